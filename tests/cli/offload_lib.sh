@@ -1,7 +1,8 @@
 # For scripts that run models under memory limits; sourced after lib.sh and train_lib.sh.
 
-# family_job FAMILY: job/job.yaml trains a model of the family whose weights and optimizer state are
-# most of its memory.
+# family_job FAMILY: job/job.yaml trains a model of the family, of $LAYERS layers, whose weights and
+# optimizer state are most of its memory.
+LAYERS=${LAYERS:-4}
 family_job() {
   [ -e job/job.yaml ] || make_job job </dev/null
   vocab=$(sed -n 's/.*"vocab_size": \([0-9]*\).*/\1/p' job/model/config.json)
@@ -15,7 +16,7 @@ family_job() {
       "num_nextn_predict_layers": 0' ;;
   esac
   cat >job/model/config.json <<END
-{"model_type": "$1", "vocab_size": $vocab, "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 6,
+{"model_type": "$1", "vocab_size": $vocab, "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": $LAYERS,
  "num_attention_heads": 4, "num_key_value_heads": $kv, "max_position_embeddings": 64, "tie_word_embeddings": false,
  "initializer_range": 0.1, $more}
 END

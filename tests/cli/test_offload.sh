@@ -110,7 +110,11 @@ run train job/job.yaml output_dir=cut memory_limit="$least" max_steps=6 save_ste
 exit_is 0
 same_file cut/model.safetensors whole/model.safetensors
 rm -rf cut
-run_cmd timeout --foreground -s KILL 2 "$HYPER" train job/job.yaml output_dir=cut memory_limit="$least" save_steps=1
+"$HYPER" train job/job.yaml output_dir=cut memory_limit="$least" save_steps=1 >out 2>&1 &
+until [ -d cut/checkpoint-1 ] || ! kill -0 $! 2>/dev/null; do sleep 0.05; done
+kill -s KILL $! 2>/dev/null
+wait $! 2>/dev/null
+[ ! -e cut/model.safetensors ] || fail "it had ended before it was killed"
 run train job/job.yaml output_dir=cut memory_limit="$least" save_steps=1
 exit_is 0
 same_file cut/model.safetensors whole/model.safetensors

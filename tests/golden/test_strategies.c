@@ -157,9 +157,9 @@ static const char *const dense[] = {"gpt2-base-names", "llama-odd-heads", "mistr
                                     "qwen3-bias-tied", NULL};
 static const char *const experts[] = {"deepseekv3-yarn", "mixtral-pad", "qwen3moe-fused", NULL};
 
-TEST(strategies_give_the_numbers_of_one_device) { try_all(dense, strategies, 2); }
+TEST(strategies_give_the_numbers_of_one_device) { try_all(dense, strategies, 3); }
 TEST(strategies_of_experts_give_the_numbers_of_one_device) {
-  try_all(experts, expert_strategies, 2);
+  try_all(experts, expert_strategies, 3);
 }
 TEST(torture_all_strategies_give_the_numbers_of_one_device) {
   try_all(dense, strategies, 1);

@@ -162,12 +162,18 @@ static void try_mesh(trial t, uint64_t first, int n, const char *mesh_text, int 
 }
 
 TEST(random_graphs_on_two_devices_compute_what_the_reference_does) {
-  try_mesh(try_reference, 7000, 60, "(2)(a)", 2);
+  try_mesh(try_reference, 7000, 30, "(2)(a)", 2);
 }
 TEST(random_graphs_on_a_mesh_compute_what_the_reference_does) {
-  try_mesh(try_reference, 7100, 30, "(2,2)(a,b)", 4);
-  try_mesh(try_reference, 7200, 20, "(3)(a)", 2);
-  try_mesh(try_reference, 7300, 10, "(2,2,2)(a,b,c)", 8);
+  try_mesh(try_reference, 7100, 15, "(2,2)(a,b)", 4);
+  try_mesh(try_reference, 7200, 10, "(3)(a)", 2);
+  try_mesh(try_reference, 7300, 5, "(2,2,2)(a,b,c)", 8);
+}
+TEST(torture_random_graphs_on_a_mesh_compute_what_the_reference_does) {
+  try_mesh(try_reference, 7000, 100, "(2)(a)", 2);
+  try_mesh(try_reference, 7100, 100, "(2,2)(a,b)", 4);
+  try_mesh(try_reference, 7200, 100, "(3)(a)", 2);
+  try_mesh(try_reference, 7300, 60, "(2,2,2)(a,b,c)", 8);
 }
 
 static void try_far(uint64_t seed, const char *mesh_text, int threads) {

@@ -181,13 +181,17 @@ static void check_seeds(uint64_t first, int n, const random_options *o, const se
 
 static const setting both[] = {{1, false, true, 0, 0, 0}, {2, true, true, 40, 0, 0}};
 
-TEST(random_graphs_have_the_same_bits_when_they_are_offloaded) {
+/* Without a limit, under one that asks for offloading, and under the least. */
+static void check_offloaded(int n) {
   static const setting limited[] = {{1, false, true, 0, 0, 0},
                                     {1, false, true, 0, 0.7, 0},
                                     {1, false, true, 0, 1e-9, 0}};
-  check_seeds(9000, 8, &(random_options){0}, limited, 3);
-  check_seeds(9500, 8, &(random_options){.streams = true, .dtypes = true}, limited, 3);
+  check_seeds(9000, n, &(random_options){0}, limited, 3);
+  check_seeds(9500, n, &(random_options){.streams = true, .dtypes = true}, limited, 3);
 }
+
+TEST(random_graphs_have_the_same_bits_when_they_are_offloaded) { check_offloaded(4); }
+TEST(torture_random_graphs_have_the_same_bits_when_they_are_offloaded) { check_offloaded(60); }
 
 TEST(random_graphs_have_the_same_bits_when_they_are_cut_by_stages) {
   static const setting cut[] = {{1, false, true, 0, 0, 0},

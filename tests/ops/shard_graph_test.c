@@ -269,12 +269,20 @@ static void try_mesh(uint64_t first, int n, const int64_t *size, int axes) {
 }
 
 TEST(random_graphs_on_one_axis_give_every_device_its_shard) {
-  try_mesh(5000, 80, (int64_t[]){2}, 1);
-  try_mesh(5100, 40, (int64_t[]){4}, 1);
-  try_mesh(5200, 40, (int64_t[]){3}, 1);
+  try_mesh(5000, 40, (int64_t[]){2}, 1);
+  try_mesh(5100, 20, (int64_t[]){4}, 1);
+  try_mesh(5200, 20, (int64_t[]){3}, 1);
 }
 TEST(random_graphs_on_several_axes_give_every_device_its_shard) {
-  try_mesh(6000, 60, (int64_t[]){2, 2}, 2);
-  try_mesh(6100, 30, (int64_t[]){2, 3}, 2);
-  try_mesh(6200, 30, (int64_t[]){2, 2, 2}, 3);
+  try_mesh(6000, 30, (int64_t[]){2, 2}, 2);
+  try_mesh(6100, 15, (int64_t[]){2, 3}, 2);
+  try_mesh(6200, 15, (int64_t[]){2, 2, 2}, 3);
+}
+TEST(torture_random_graphs_give_every_device_its_shard) {
+  try_mesh(5000, 100, (int64_t[]){2}, 1);
+  try_mesh(5100, 100, (int64_t[]){4}, 1);
+  try_mesh(5200, 100, (int64_t[]){3}, 1);
+  try_mesh(6000, 100, (int64_t[]){2, 2}, 2);
+  try_mesh(6100, 100, (int64_t[]){2, 3}, 2);
+  try_mesh(6200, 100, (int64_t[]){2, 2, 2}, 3);
 }

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { TRIES = 60 };
+enum { TRIES = 60, FEW_TRIES = 30 };
 
 typedef struct {
   grid_graph x; /* one node on leaves */
@@ -95,6 +95,7 @@ static void check_results(const trial *t) {
 }
 
 static int padded_graphs;
+static uint64_t tries;
 
 static void try_once(trial *t) {
   shard_plan plan = {.mesh = &t->m, .declared = declared, .model = t};
@@ -114,23 +115,26 @@ static void try_case(const grid_row *row, const char *line) {
   t->node = shard_case(row, line, &t->x, &t->global);
   CHECK_OK(
       mesh_init((int64_t[]){5, 7, 3}, (const char *const[]){"a", "b", "c"}, 3, NULL, 0, &t->m));
-  for (t->seed = 0; t->seed < TRIES; t->seed++) try_once(t);
+  for (t->seed = 0; t->seed < tries; t->seed++) try_once(t);
   mesh_free(&t->m);
   ref_end(&t->global);
   grid_graph_free(&t->x);
   free(t);
 }
 
-static void try_row(const grid_row *row) {
+static void try_row(const grid_row *row, uint64_t times) {
   if (!*row->cases) return;
+  tries = times;
   grid_each_case(row, try_case);
   CHECK(padded_graphs > 0);
 }
 
 #define OP(id, name, ...)                                                                          \
-  static void test_pad_##id(void) { try_row(&shard_rows[OP_##id]); }                               \
+  static void test_pad_##id(void) { try_row(&shard_rows[OP_##id], FEW_TRIES); }                    \
+  static void torture_pad_##id(void) { try_row(&shard_rows[OP_##id], TRIES); }                     \
   __attribute__((constructor)) static void register_pad_##id(void) {                               \
     test_register(__FILE__, "pad_" name, test_pad_##id);                                           \
+    test_register(__FILE__, "torture_pad_" name, torture_pad_##id);                                \
   }
 #include "ir/ops.def"
 #undef OP

@@ -23,7 +23,7 @@ enum {
 #undef OP
 };
 
-enum { TRIES = 80, DEVICES_MAX = 8, OPERANDS_MAX = 8 };
+enum { TRIES = 80, FEW_TRIES = 40, DEVICES_MAX = 8, OPERANDS_MAX = 8 };
 
 typedef struct {
   const mesh *m;
@@ -72,6 +72,7 @@ static double chance(int64_t a, int64_t b, int64_t c) {
 /* What device `position` holds of element x: the reduction over the axis gives x again. */
 static double split(const trial *t, const layout *l, int64_t position, int64_t element, double x) {
   for (int a = 0; a < t->m->axes; a++) {
+    if (!l->partial[a]) continue;
     int64_t n = t->m->size[a], c = mesh_coordinate(t->m, position, a);
     double mean = 0, mine = chance(element, a, c);
     for (int64_t k = 0; k < n; k++) mean += chance(element, a, k) / (double)n;
@@ -278,7 +279,7 @@ static bool try_once(trial *t, rng *r) {
   return does_something(t);
 }
 
-static int accepted;
+static int accepted, tries;
 
 static void try_mesh(trial *t, const int64_t *size, int axes) {
   static const char *const name[] = {"a", "b", "c"};
@@ -286,7 +287,7 @@ static void try_mesh(trial *t, const int64_t *size, int axes) {
   rng r = {.seed = 31 * (uint64_t)t->node->op + (uint64_t)axes};
   CHECK_OK(mesh_init(size, name, axes, NULL, 0, &m));
   t->m = &m;
-  for (int i = 0; i < TRIES; i++) accepted += try_once(t, &r);
+  for (int i = 0; i < tries; i++) accepted += try_once(t, &r);
   mesh_free(&m);
 }
 
@@ -310,17 +311,20 @@ static bool is_replicated(const grid_row *row) {
   return !strcmp(op_table[row->op].rule, "=replicated");
 }
 
-static void try_row(const grid_row *row) {
+static void try_row(const grid_row *row, int times) {
   if (!*row->cases) return;
+  tries = times;
   grid_each_case(row, try_case);
   if (!accepted != is_replicated(row))
     test_fail(__FILE__, __LINE__, "%d trials accepted", accepted);
 }
 
 #define OP(id, name, ...)                                                                          \
-  static void test_shard_##id(void) { try_row(&shard_rows[OP_##id]); }                             \
+  static void test_shard_##id(void) { try_row(&shard_rows[OP_##id], FEW_TRIES); }                  \
+  static void torture_shard_##id(void) { try_row(&shard_rows[OP_##id], TRIES); }                   \
   __attribute__((constructor)) static void register_shard_##id(void) {                             \
     test_register(__FILE__, "shard_" name, test_shard_##id);                                       \
+    test_register(__FILE__, "torture_shard_" name, torture_shard_##id);                            \
   }
 #include "ir/ops.def"
 #undef OP

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The table of training under memory limits: families, micro-batches, meshes and limits, 20 steps.
 . "$(dirname "$0")/../cli/lib.sh"
+LAYERS=6
 . "$ROOT/tests/cli/train_lib.sh"
 . "$ROOT/tests/cli/offload_lib.sh"
 

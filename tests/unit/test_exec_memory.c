@@ -207,18 +207,23 @@ static void check_limit(const hp_graph *g, const char *devices, uint64_t seed) {
   CHECK_EQ(named(), least);
 }
 
-TEST(a_limit_that_is_too_small_names_the_least_that_does) {
-  hp_graph *g = step_graph(HP_F32);
-  check_limit(g, NULL, 0);
-  check_limit(g, "(2)(tp)", 0);
-  hp_graph_free(g);
-  for (uint64_t seed = 9000; seed < 9018; seed++) {
+static void check_random_limits(uint64_t first, uint64_t n) {
+  for (uint64_t seed = first; seed < first + n; seed++) {
     random_graph x;
     random_graph_make(seed, &(random_options){.streams = seed % 6 == 0}, &x);
     check_limit(x.g, NULL, seed);
     random_graph_free(&x);
   }
 }
+
+TEST(a_limit_that_is_too_small_names_the_least_that_does) {
+  hp_graph *g = step_graph(HP_F32);
+  check_limit(g, NULL, 0);
+  check_limit(g, "(2)(tp)", 0);
+  hp_graph_free(g);
+  check_random_limits(9000, 7);
+}
+TEST(torture_a_limit_that_is_too_small_names_the_least_that_does) { check_random_limits(9000, 60); }
 
 /* How the order of a step on four devices is told under that limit; hp_free.  NULL: no plan. */
 static char *order_within(const hp_graph *g, uint64_t limit, bool serial) {
