@@ -21,16 +21,16 @@ hp_status operator_dim(const operator* o, const char *key, int rank, int *out) {
 }
 
 /* "dim": one, a list, or null for all of them. */
-hp_status operator_marks(const operator* o, const char *key, int rank, bool *marks) {
+hp_status operator_dims(const operator* o, const char *key, int rank, bool *named) {
   const tree_node *n = tree_get(o->attrs, key);
   int64_t dim;
   int d = 0;
   bool list = n && n->kind == TREE_LIST, none = !n || n->kind == TREE_NULL;
-  for (int k = 0; k < rank; k++) marks[k] = none;
+  for (int k = 0; k < rank; k++) named[k] = none;
   for (uint32_t i = 0; !none && i < (list ? n->len : 1); i++) {
     HP_TRY(tree_as_int(list ? n->child[i] : n, &dim));
     HP_TRY(operator_wrap(dim, rank, &d));
-    marks[d] = true;
+    named[d] = true;
   }
   return HP_OK;
 }
@@ -132,7 +132,7 @@ hp_status rule_of_linear(const operator* o, rule *r) {
 static hp_status make_reduction_rule(const operator* o, partial_op op, int results, rule *r) {
   bool cut[LAYOUT_DIMS], keep;
   HP_TRY(operator_needs(o, 1));
-  HP_TRY(operator_marks(o, "dim", o->in[0].rank, cut));
+  HP_TRY(operator_dims(o, "dim", o->in[0].rank, cut));
   HP_TRY(tree_opt_bool(o->attrs, "keepdim", false, &keep));
   rule_reduce(&o->in[0], cut, keep, op, results, r);
   return HP_OK;
@@ -169,7 +169,7 @@ static hp_status make_rule_along(const operator* o, const char *key, op_linearit
                                  rule *r) {
   bool replicated[LAYOUT_DIMS];
   HP_TRY(operator_needs(o, 1));
-  HP_TRY(operator_marks(o, key, o->in[0].rank, replicated));
+  HP_TRY(operator_dims(o, key, o->in[0].rank, replicated));
   rule_along(&o->in[0], replicated, l, r);
   operator_repeat(r, results);
   return HP_OK;

@@ -60,7 +60,7 @@ hp_status rule_of_squeeze(const operator* o, rule *r) {
   int source[LAYOUT_DIMS];
   dims to = {0};
   HP_TRY(operator_needs(o, 1));
-  HP_TRY(operator_marks(o, "dim", x->rank, gone));
+  HP_TRY(operator_dims(o, "dim", x->rank, gone));
   for (int d = 0; d < x->rank; d++) {
     if (gone[d] && x->dim[d] == 1) continue;
     source[to.rank] = d;

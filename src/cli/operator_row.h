@@ -14,8 +14,8 @@ typedef struct {
 /* A dim, counted from the end when negative. */
 hp_status operator_wrap(int64_t dim, int rank, int *out);
 hp_status operator_dim(const operator* o, const char *key, int rank, int *out);
-/* Marks the dims that the attribute names: one, a list, or null for all of them. */
-hp_status operator_marks(const operator* o, const char *key, int rank, bool *marks);
+/* named[d]: the attribute names dim d: one, a list, or null for all of them. */
+hp_status operator_dims(const operator* o, const char *key, int rank, bool *named);
 hp_status operator_list(const operator* o, const char *key, int64_t *out, int most, int *n);
 /* A number of 32 bits. */
 hp_status operator_int(const operator* o, const char *key, int64_t *out);
