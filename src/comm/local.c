@@ -1,6 +1,6 @@
 /* Ranks of one process, a thread each.  What is published is read in place, so nothing is copied
  * for a rendezvous; one lock guards all of the state. */
-#include "comm/local_parts.h"
+#include "comm/local_state.h"
 
 #include "base/mem.h"
 #include "comm/host_collectives.h"

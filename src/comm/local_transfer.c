@@ -1,6 +1,6 @@
 /* Point-to-point transfers between ranks of one process: a list of those that are not over; the
  * receiver copies. */
-#include "comm/local_parts.h"
+#include "comm/local_state.h"
 
 #include <string.h>
 

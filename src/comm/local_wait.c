@@ -1,5 +1,5 @@
 /* What rendezvous and transfers between ranks of one process share: how to wait. */
-#include "comm/local_parts.h"
+#include "comm/local_state.h"
 
 #include <time.h>
 

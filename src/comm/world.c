@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
-#include "comm/world_parts.h"
+#include "comm/world_state.h"
 
 #include <stdlib.h>
 #include <string.h>

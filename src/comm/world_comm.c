@@ -1,7 +1,7 @@
 /* Communicators of a job of processes: regions are packed, and go to those who need them. */
 #include "base/mem.h"
 #include "comm/host_collectives.h"
-#include "comm/world_parts.h"
+#include "comm/world_state.h"
 
 #include <string.h>
 

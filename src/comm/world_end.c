@@ -1,5 +1,5 @@
 /* The end of a job: one exit code and one message for all processes. */
-#include "comm/world_parts.h"
+#include "comm/world_state.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * it, the others open it under /proc; the last that ends takes it along, however it ends.  It is
  * made as the job begins: later calls of all processes would bind programs of different meshes. */
 #include "base/random.h"
-#include "comm/world_parts.h"
+#include "comm/world_state.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* hyper_mpi.so, which is loaded only by a process that others were started with: `hyper` itself
  * needs no MPI library. */
 #include "base/str.h"
-#include "comm/world_parts.h"
+#include "comm/world_state.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 static const char plugin[] = "hyper_mpi.so";
 
-/* Beside the program, as in a build folder, or in ../lib/hyperparallel, as it is installed; else
+/* Next to the program, as in a build folder, or in ../lib/hyperparallel, as it is installed; else
  * the system searches.  HYPER_MPI names another. */
 static hp_status find_plugin(str *path) {
   static const char *const below[] = {"", "/../lib/hyperparallel"};

@@ -7,7 +7,7 @@
  * (Chandy, Misra, Haas: Distributed Deadlock Detection, 1983).  Twice, since a message may be under
  * way.  Processes that compute answer nothing, and are waited for. */
 #include "base/thread.h"
-#include "comm/world_parts.h"
+#include "comm/world_state.h"
 
 #include <stdio.h>
 #include <string.h>

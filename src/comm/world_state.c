@@ -1,5 +1,5 @@
 /* The one variable that the files world*.c share, and what all of them do. */
-#include "comm/world_parts.h"
+#include "comm/world_state.h"
 
 #include <sched.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-#include "comm/world_parts.h"
+#include "comm/world_state.h"
 
 int world_waits_for(void) { return world.waits_for; }
 

@@ -1,5 +1,5 @@
 /* Point-to-point transfers between processes: a header, and the data behind it. */
-#include "comm/world_parts.h"
+#include "comm/world_state.h"
 
 static hp_status post_next(comm_transfer *t, void *data, int64_t bytes) {
   return world_post(t->sends, data, bytes, t->peer, TAG_TRANSFER + (int)t->tag,

@@ -10,7 +10,7 @@
 #include "train/shared_folder.h"
 #include "train/signals.h"
 #include "train/train_mesh.h"
-#include "train/trainer_parts.h"
+#include "train/trainer_state.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* The samples of a step stay those of the checkpoint that a run goes on from. */
 #include "base/log.h"
-#include "train/trainer_parts.h"
+#include "train/trainer_state.h"
 
 /* How the checkpoint's steps were made up. */
 typedef struct {

@@ -1,6 +1,6 @@
 /* The end of a run: its results, the evaluation after it, its report. */
 #include "base/log.h"
-#include "train/trainer_parts.h"
+#include "train/trainer_state.h"
 
 static void tell_plots(const run_files *f) {
   str names = {0};

@@ -1,7 +1,7 @@
 /* Evaluation while training: mean loss of the evaluation sets. */
 #include "base/thread.h"
 #include "train/losses.h"
-#include "train/trainer_parts.h"
+#include "train/trainer_state.h"
 
 #include <math.h>
 

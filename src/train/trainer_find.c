@@ -2,7 +2,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "train/trainer_parts.h"
+#include "train/trainer_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>

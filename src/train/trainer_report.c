@@ -4,7 +4,7 @@
 #include "report/chart.h"
 #include "report/report.h"
 #include "train/report_settings.h"
-#include "train/trainer_parts.h"
+#include "train/trainer_state.h"
 
 #include <dirent.h>
 #include <stdio.h>

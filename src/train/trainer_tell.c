@@ -1,8 +1,8 @@
-/* What a run tells: console, progress, and the files beside the model. */
+/* What a run tells: console, progress, and the files next to the model. */
 #include "base/escape.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "train/trainer_parts.h"
+#include "train/trainer_state.h"
 
 #include <errno.h>
 #include <stdio.h>

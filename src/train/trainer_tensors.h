@@ -7,7 +7,7 @@
 #define TRAIN_TRAINER_TENSORS_H
 
 #include "base/safetensors.h"
-#include "train/trainer_parts.h"
+#include "train/trainer_state.h"
 
 /* A tensor of the device.  In files it may be several, one behind the other: a stack. */
 typedef struct {

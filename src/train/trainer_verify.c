@@ -1,7 +1,7 @@
 /* Replicas are compared while a run goes on: a flipped bit ends it before it is saved. */
 #include "base/log.h"
 #include "base/thread.h"
-#include "train/trainer_parts.h"
+#include "train/trainer_state.h"
 
 hp_status trainer_verify(const train_config *c, int64_t step, run_model *m) {
   err_report why;

@@ -4,7 +4,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "base/yaml.h"
-#include "comm/local_parts.h"
+#include "comm/local_state.h"
 #include "pass/chunk.h"
 #include "rt/exec.h"
 #include "rt/heartbeat.h"

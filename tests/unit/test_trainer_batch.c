@@ -1,7 +1,7 @@
 #include "test.h"
 
 #include "base/yaml.h"
-#include "train/trainer_parts.h"
+#include "train/trainer_state.h"
 
 #include <string.h>
 

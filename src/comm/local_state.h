@@ -1,6 +1,6 @@
 /* The state of the ranks of one process, shared by the files local*.c and guarded by one lock. */
-#ifndef COMM_LOCAL_PARTS_H
-#define COMM_LOCAL_PARTS_H
+#ifndef COMM_LOCAL_STATE_H
+#define COMM_LOCAL_STATE_H
 
 #include "comm/comm.h"
 

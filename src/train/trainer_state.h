@@ -1,6 +1,6 @@
 /* The state of a run, shared by the files trainer*.c. */
-#ifndef TRAIN_TRAINER_PARTS_H
-#define TRAIN_TRAINER_PARTS_H
+#ifndef TRAIN_TRAINER_STATE_H
+#define TRAIN_TRAINER_STATE_H
 
 #include "ckpt/model_files.h"
 #include "model/lm_eval.h"

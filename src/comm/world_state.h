@@ -1,6 +1,6 @@
 /* The state of the world, shared by the files world*.c. */
-#ifndef COMM_WORLD_PARTS_H
-#define COMM_WORLD_PARTS_H
+#ifndef COMM_WORLD_STATE_H
+#define COMM_WORLD_STATE_H
 
 #include "comm/transport.h"
 #include "comm/world.h"
