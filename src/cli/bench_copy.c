@@ -36,7 +36,7 @@ static hp_status copy_memory(void *context, int64_t stream, copy_rate *out) {
       at += m->bytes;
     }
     seconds = time_now_s() - start;
-  } while (seconds < COPY_TURN_S);
+  } while (seconds < COPY_ROUND_S);
   *out = (copy_rate){(double)(copies * m->bytes) / seconds, seconds / (double)copies};
   return HP_OK;
 }
@@ -108,7 +108,7 @@ static hp_status measure(copy_bench *b) {
 }
 
 hp_status bench_copy(const bench_args *a) {
-  copy_bench b = {.a = a, .turns = a->steps < COPY_TURNS_MAX ? (int)a->steps : COPY_TURNS_MAX};
+  copy_bench b = {.a = a, .rounds = a->steps < COPY_ROUNDS_MAX ? (int)a->steps : COPY_ROUNDS_MAX};
   HP_TRY(bench_machine_open(a, &b.k));
   hp_status st = measure(&b);
   bench_machine_close(&b.k);

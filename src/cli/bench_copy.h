@@ -5,20 +5,20 @@
 #include "cli/bench.h"
 #include "topo/cluster.h"
 
-enum { COPY_TURNS_MAX = 101, COPY_STREAMS_MAX = 4 };
+enum { COPY_ROUNDS_MAX = 101, COPY_STREAMS_MAX = 4 };
 
 typedef struct {
   const bench_args *a;
   bench_machine k;
   double read_bytes_per_s; /* of memory, by all threads, as last measured */
-  int turns;               /* of each row; the median counts */
+  int rounds;              /* of each row; the median counts */
 } copy_bench;
 
-/* Copies in a turn: all of their bytes, by the time of the turn, and the time of one. */
+/* Copies in a round: all of their bytes, by the time of the round, and the time of one. */
 typedef struct {
   double bytes_per_s, copy_s;
 } copy_rate;
-static const double COPY_TURN_S = 0.02; /* the least time of a turn */
+static const double COPY_ROUND_S = 0.02; /* the least time of a round */
 
 /* Measures read_bytes_per_s again: before rows of another size, so that they see the same machine.
  */
@@ -30,12 +30,12 @@ typedef struct {
   uint64_t bytes;
   int streams, passes;
 } copy_row;
-/* How a stream, 0 .. streams - 1, copies for a turn. */
+/* How a stream, 0 .. streams - 1, copies for a round. */
 typedef struct {
   hp_status (*run)(void *context, int64_t stream, copy_rate *out);
   void *context;
 } copy_work;
-/* Runs it in turns, prints the medians, and returns them: the rate of all streams, the time of one
+/* Runs it in rounds, prints the medians, and returns them: the rate of all streams, the time of one
  * copy. */
 hp_status copy_bench_row(const copy_bench *b, const copy_row *r, const copy_work *w,
                          copy_rate *out);

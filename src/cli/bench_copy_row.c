@@ -1,4 +1,4 @@
-/* Rows of `hyper bench copy`: medians of turns, beside the bandwidth of memory. */
+/* Rows of `hyper bench copy`: medians of rounds, next to the bandwidth of memory. */
 #include "backend/cpu/machine_limits.h"
 #include "cli/bench_copy.h"
 
@@ -21,10 +21,10 @@ hp_status copy_bench_limit(copy_bench *b) {
 typedef struct {
   const copy_work *w;
   copy_rate rate[COPY_STREAMS_MAX];
-} turn;
+} copy_round;
 
 static hp_status run_stream(void *context, int64_t stream) {
-  turn *t = context;
+  copy_round *t = context;
   return t->w->run(t->w->context, stream, &t->rate[stream]);
 }
 
@@ -45,12 +45,12 @@ static hp_status print_row(const copy_bench *b, const copy_row *r, const copy_ra
 
 hp_status copy_bench_row(const copy_bench *b, const copy_row *r, const copy_work *w,
                          copy_rate *out) {
-  double rate[COPY_TURNS_MAX], copy_s[COPY_TURNS_MAX];
+  double rate[COPY_ROUNDS_MAX], copy_s[COPY_ROUNDS_MAX];
   pool *threads;
   HP_TRY(pool_create(r->streams, false, &threads));
   hp_status st = HP_OK;
-  for (int i = -1; !st && i < b->turns; i++) { /* the first warms up */
-    turn t = {.w = w};
+  for (int i = -1; !st && i < b->rounds; i++) { /* the first warms up */
+    copy_round t = {.w = w};
     st = pool_try(threads, r->streams, run_stream, &t);
     if (i < 0) continue;
     rate[i] = copy_s[i] = 0;
@@ -61,6 +61,6 @@ hp_status copy_bench_row(const copy_bench *b, const copy_row *r, const copy_work
   }
   pool_free(threads);
   HP_TRY(st);
-  *out = (copy_rate){measured_median(rate, b->turns), measured_median(copy_s, b->turns)};
+  *out = (copy_rate){measured_median(rate, b->rounds), measured_median(copy_s, b->rounds)};
   return print_row(b, r, out);
 }

@@ -145,7 +145,7 @@ static hp_status copy_blocks(void *context, int64_t stream, copy_rate *out) {
     at += step;
     if (at + f->bytes > f->size) at = (uint64_t)stream * f->bytes;
     seconds = time_now_s() - start;
-  } while (seconds < COPY_TURN_S);
+  } while (seconds < COPY_ROUND_S);
   if (!f->direct && f->writes && fdatasync(f->fd)) return fail(f, "cannot flush", errno);
   seconds = time_now_s() - start;
   *out = (copy_rate){(double)(copies * f->bytes) / seconds, seconds / (double)copies};

@@ -1,8 +1,9 @@
 /* `hyper bench gemm`: matrix products by every engine that this machine has.
  *
- * Engines and the multiply-add peak take turns, so that all of them see the same machine; ratios
- * are taken turn by turn.  Layouts as BLAS names them: nt is a linear layer's forward, nn its
- * gradient of the input, tn that of the weight (for weights stored [in,out]: nn, nt, tn). */
+ * Engines and the multiply-add peak are measured in rounds, so that all of them see the same
+ * machine; ratios are taken round by round.  Layouts as BLAS names them: nt is a linear layer's
+ * forward, nn its gradient of the input, tn that of the weight (for weights stored [in,out]: nn,
+ * nt, tn). */
 #include "backend/cpu/machine_limits.h"
 #include "base/dtype.h"
 #include "cli/bench.h"
@@ -21,7 +22,7 @@ typedef struct {
   int rounds;
 } setting;
 
-/* peak: seconds of the product at the peak of multiply-adds, by turn. */
+/* peak: seconds of the product at the peak of multiply-adds, by round. */
 static hp_status print_product(const setting *s, const char *layout, const engine_measure *p,
                                double *peak) {
   double flops = measured_flops(&p->q);
@@ -35,8 +36,8 @@ static hp_status print_product(const setting *s, const char *layout, const engin
   bench_row_int(&r, "k", p->q.k);
   bench_row_int(&r, "n", p->q.n);
   double of_peak[MEASURE_ROUNDS];
-  for (int i = 0; i < p->turn; i++) of_peak[i] = peak[i] / p->e[0].seconds[i];
-  bench_row_num(&r, "peak_flops", flops / measured_median(peak, p->turn));
+  for (int i = 0; i < p->round; i++) of_peak[i] = peak[i] / p->e[0].seconds[i];
+  bench_row_num(&r, "peak_flops", flops / measured_median(peak, p->round));
   for (int i = 0; i < p->entrants; i++) {
     snprintf(key, sizeof key, "%s_flops", p->e[i].engine->name);
     bench_row_num(&r, key, flops / engine_measure_seconds(p, i));
@@ -45,7 +46,7 @@ static hp_status print_product(const setting *s, const char *layout, const engin
     snprintf(key, sizeof key, "over_%s", p->e[i].engine->name);
     bench_row_num(&r, key, engine_measure_ratio(p, i));
   }
-  bench_row_num(&r, "of_peak", measured_median(of_peak, p->turn));
+  bench_row_num(&r, "of_peak", measured_median(of_peak, p->round));
   str plan = {0};
   gemm_packed_print(s->k.isa, &p->q, pool_size(s->k.threads), &plan);
   if (plan.at) bench_row_text(&r, "packed_plan", plan.at);
@@ -53,7 +54,7 @@ static hp_status print_product(const setting *s, const char *layout, const engin
   return bench_row_end(&r);
 }
 
-static hp_status take_turns(const setting *s, const char *layout, engine_measure *p) {
+static hp_status run_rounds(const setting *s, const char *layout, engine_measure *p) {
   double peak[MEASURE_ROUNDS];
   measured_operands x = {0};
   measured_operands_need(&x, p);
@@ -72,7 +73,7 @@ static hp_status bench_product(const setting *s, const char *layout, int64_t m, 
   gemm_query q = gemm_query_make(m, n, k, *layout == 't', layout[1] == 't', s->type, out);
   engine_measure p;
   HP_TRY(engine_measure_open(&q, pool_size(s->k.threads), s->rounds, &p));
-  hp_status st = take_turns(s, layout, &p);
+  hp_status st = run_rounds(s, layout, &p);
   engine_measure_close(&p);
   return st;
 }

@@ -21,7 +21,7 @@ struct bench_limit {
   bench_work work;
   int64_t B, T;
   pool *threads;
-  int turns, turn;
+  int rounds, round;
   VEC(part) parts;
   measured_operands operands;
   double bytes;
@@ -40,7 +40,7 @@ static hp_status append_product(bench_limit *l, const gemm_query *q, double coun
       return HP_OK;
     }
   part p = {.count = count};
-  HP_TRY(engine_measure_open(q, pool_size(l->threads), l->turns, &p.p));
+  HP_TRY(engine_measure_open(q, pool_size(l->threads), l->rounds, &p.p));
   if (vec_push(&l->parts, p)) return HP_OK;
   engine_measure_close(&p.p);
   return HP_ERR_OOM;
@@ -136,11 +136,11 @@ static hp_status list_products(bench_limit *l) {
 }
 
 hp_status bench_limit_create(const lm *m, bench_work work, int64_t B, int64_t T, pool *threads,
-                             int turns, bench_limit **out) {
+                             int rounds, bench_limit **out) {
   bench_limit *l = mem_calloc(1, sizeof *l);
   HP_TRY_MEM(l);
   l->m = m, l->work = work, l->B = B, l->T = T, l->threads = threads;
-  l->turns = turns < MEASURE_ROUNDS ? turns : MEASURE_ROUNDS;
+  l->rounds = rounds < MEASURE_ROUNDS ? rounds : MEASURE_ROUNDS;
   hp_status st = list_products(l);
   for (size_t i = 0; i < l->parts.len; i++) measured_operands_need(&l->operands, &l->parts.at[i].p);
   if (!st && l->parts.len) st = measured_operands_open(&l->operands, m->compute);
@@ -157,14 +157,14 @@ void bench_limit_free(bench_limit *l) {
   mem_free(l);
 }
 
-hp_status bench_limit_turn(bench_limit *l) {
+hp_status bench_limit_round(bench_limit *l) {
   cpu_isa isa = cpu_best_isa();
-  if (l->turn == l->turns) return HP_OK;
-  l->peak[l->turn] = limits_measure_flops(isa, l->threads, l->m->compute);
-  HP_TRY(limits_measure_read(isa, l->threads, 0, &l->read[l->turn]));
+  if (l->round == l->rounds) return HP_OK;
+  l->peak[l->round] = limits_measure_flops(isa, l->threads, l->m->compute);
+  HP_TRY(limits_measure_read(isa, l->threads, 0, &l->read[l->round]));
   for (size_t i = 0; i < l->parts.len; i++)
     HP_TRY(engine_measure_round(&l->parts.at[i].p, &l->operands, l->threads));
-  l->turn++;
+  l->round++;
   return HP_OK;
 }
 
@@ -176,8 +176,8 @@ static double find_median(const double *x, int n) {
 
 bench_limit_result bench_limit_get(const bench_limit *l) {
   bench_limit_result r = {.bytes = l->bytes,
-                          .peak_flops = find_median(l->peak, l->turn),
-                          .bytes_per_s = find_median(l->read, l->turn)};
+                          .peak_flops = find_median(l->peak, l->round),
+                          .bytes_per_s = find_median(l->read, l->round)};
   r.bytes_s = r.bytes / r.bytes_per_s;
   for (size_t i = 0; i < l->parts.len; i++) {
     const part *p = &l->parts.at[i];

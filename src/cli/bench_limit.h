@@ -1,6 +1,6 @@
 /* A lower bound of the time of a training step, prompt or token of a model: all its matrix products
  * back to back, each with its fastest engine, plus the bytes that must move at the bandwidth of
- * memory.  They are measured in turns that alternate with the runs that they are compared with. */
+ * memory.  They are measured in rounds that alternate with the runs that they are compared with. */
 #ifndef CLI_BENCH_LIMIT_H
 #define CLI_BENCH_LIMIT_H
 
@@ -14,13 +14,13 @@ typedef enum {
 } bench_work;
 
 typedef struct bench_limit bench_limit;
-/* For B sequences of T tokens and at most `turns` turns.  The caller keeps the threads. */
+/* For B sequences of T tokens and at most `rounds` rounds.  The caller keeps the threads. */
 hp_status bench_limit_create(const lm *m, bench_work work, int64_t B, int64_t T, pool *threads,
-                             int turns, bench_limit **out);
+                             int rounds, bench_limit **out);
 void bench_limit_free(bench_limit *l);
-hp_status bench_limit_turn(bench_limit *l);
+hp_status bench_limit_round(bench_limit *l);
 
-/* Medians of the turns so far. */
+/* Medians of the rounds so far. */
 typedef struct {
   double flops, bytes;            /* work of the model */
   double matmul_s, bytes_s;       /* its time at the machine's limits */

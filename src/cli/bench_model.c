@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { WARM_UP = 2, LIMIT_TURNS = 9, TOKENS_LEAST = 32 };
+enum { WARM_UP = 2, LIMIT_ROUNDS = 9, TOKENS_LEAST = 32 };
 
 static double read_rss_bytes(void) {
   struct rusage u;
@@ -61,7 +61,7 @@ static int32_t make_token(const lm *m, int64_t i) {
   return (int32_t)(((uint32_t)i * 2654435761u >> 8) % (uint32_t)m->c.vocab);
 }
 
-/* What runs of a model have in common: times, and the turns of their limit between them. */
+/* What runs of a model have in common: times, and the rounds of their limit between them. */
 typedef struct {
   const bench_args *a;
   lm *m;
@@ -92,17 +92,17 @@ static void run_close(model_run *r) {
   mem_free(r->logits);
 }
 
-/* Notes repetition i, which began at `start`; after some of those that count the limit has a turn.
+/* Notes repetition i, which began at `start`; after some of those that count the limit has a round.
  */
 static hp_status run_note(model_run *r, int64_t i, double start) {
-  int64_t at = i - WARM_UP, turns = r->n < LIMIT_TURNS ? r->n : LIMIT_TURNS;
+  int64_t at = i - WARM_UP, rounds = r->n < LIMIT_ROUNDS ? r->n : LIMIT_ROUNDS;
   if (at < 0) return HP_OK;
   r->seconds[at] = time_now_s() - start;
   if (at == 0) {
     r->rss_bytes = read_rss_bytes();
-    HP_TRY(bench_limit_create(r->m, r->work, r->B, r->T, r->k.threads, (int)turns, &r->limit));
+    HP_TRY(bench_limit_create(r->m, r->work, r->B, r->T, r->k.threads, (int)rounds, &r->limit));
   }
-  return at % (r->n / turns) ? HP_OK : bench_limit_turn(r->limit);
+  return at % (r->n / rounds) ? HP_OK : bench_limit_round(r->limit);
 }
 
 /* The first keys of a line: what was run, how fast, and its limit. */
@@ -263,7 +263,7 @@ static hp_status print_step(model_run *r, const stepper *s, const step_sums *sum
   return st ? st : end;
 }
 
-/* The limits of the turns are those of the rows too: one measurement in one output. */
+/* The limits of the rounds are those of the rows too: one measurement in one output. */
 static hp_status use_limits(const model_run *r) {
   hp_limits l;
   bench_limit_result k = bench_limit_get(r->limit);

@@ -22,8 +22,8 @@ static engine_measure measurement_of(double ours[PLANTED], double a[PLANTED], do
                                 {.engine = &engine_onednn, .seconds = a},
                                 {.engine = &engine_openblas, .seconds = b}},
                           .entrants = 3,
-                          .turns = PLANTED,
-                          .turn = PLANTED};
+                          .rounds = PLANTED,
+                          .round = PLANTED};
 }
 
 TEST(an_engine_wins_by_a_margin_in_the_median_and_at_best) {
@@ -58,7 +58,7 @@ static double *one_turn(double s) {
 
 TEST(hopeless_engines_are_left_out_but_never_ours) {
   engine_measure r = measurement_of(one_turn(30), one_turn(10), one_turn(14));
-  r.turn = 1;
+  r.round = 1;
   engine_measure_drop(&r, 1.3);
   CHECK_EQ(r.entrants, 2);
   CHECK(r.e[0].engine == &engine_packed && r.e[1].engine == &engine_onednn);
@@ -291,7 +291,7 @@ TEST(a_cached_engine_is_not_measured_again) {
   int rows, there = 0;
   const gemm_engine *const *row = engine_rows(&rows);
   for (int i = 0; i < rows; i++) there += row[i]->available();
-  if (there > 2) { /* beside ours and the scalar loop: only then is anything measured */
+  if (there > 2) { /* besides ours and the scalar loop: only then is anything measured */
     CHECK_OK(file_read(cache_file(), 0, &text, &n));
     char *at = strstr(text, "\n\n");
     CHECK(at && !strcmp(at + 2, tuning));

@@ -7,8 +7,8 @@
 #include "base/milestone.h"
 
 /* Rounds of a measurement: as many as fit the time, but at least this many. */
-enum { TURNS = 15, TURNS_LEAST = 3 };
-static const double race_s = 0.15, tell_s = 1;
+enum { ROUNDS = 15, ROUNDS_LEAST = 3 };
+static const double measure_s = 0.15, tell_s = 1;
 static const double part_flops = 2.5e9; /* per thread; of larger products a part is measured */
 
 /* --- measuring -------------------------------------------------------------------------------- */
@@ -17,13 +17,13 @@ static const double part_flops = 2.5e9; /* per thread; of larger products a part
 typedef struct {
   const char *text;
   engine_measure measurement;
-} contest;
+} open_product;
 
 typedef struct {
   cpu_device *dev;
   tuning_record cached;
   bool read; /* the cache */
-  VEC(contest) open;
+  VEC(open_product) open;
   arena text;
   size_t done; /* of them */
   double start_s, told_s;
@@ -41,12 +41,12 @@ static gemm_query cut_product(const gemm_query *q, int threads) {
   return part;
 }
 
-static hp_status take_turns(engine_measure *r, measured_operands *x, pool *threads) {
+static hp_status run_rounds(engine_measure *r, measured_operands *x, pool *threads) {
   double start = time_now_s();
-  while (r->entrants > 1 && r->turn < TURNS &&
-         (r->turn < TURNS_LEAST || time_now_s() - start < race_s)) {
+  while (r->entrants > 1 && r->round < ROUNDS &&
+         (r->round < ROUNDS_LEAST || time_now_s() - start < measure_s)) {
     HP_TRY(engine_measure_round(r, x, threads));
-    if (r->turn == 1) engine_measure_drop(r, ENGINE_HOPELESS);
+    if (r->round == 1) engine_measure_drop(r, ENGINE_HOPELESS);
   }
   return HP_OK;
 }
@@ -59,7 +59,7 @@ static void tell_progress(chooser *c) {
 }
 
 /* All measurements of that dtype, one after another in the same memory. */
-static hp_status run_contests(chooser *c, hp_dtype type) {
+static hp_status measure_products(chooser *c, hp_dtype type) {
   measured_operands x = {.cold = true};
   hp_status st = HP_OK;
   for (size_t i = 0; i < c->open.len; i++)
@@ -68,9 +68,9 @@ static hp_status run_contests(chooser *c, hp_dtype type) {
   if (!x.bytes[0]) return HP_OK;
   st = measured_operands_open(&x, type);
   for (size_t i = 0; i < c->open.len && !st; i++) {
-    contest *k = &c->open.at[i];
+    open_product *k = &c->open.at[i];
     if (k->measurement.q.a_type != type) continue;
-    st = take_turns(&k->measurement, &x, c->dev->threads);
+    st = run_rounds(&k->measurement, &x, c->dev->threads);
     const gemm_engine *winner = engine_measure_winner(&k->measurement);
     if (!st) st = tuning_record_add(&c->cached, k->text, winner);
     if (!st) st = tuning_record_add(&c->dev->tuning, k->text, winner);
@@ -85,7 +85,7 @@ static hp_status run_contests(chooser *c, hp_dtype type) {
 static hp_status measure_engines(chooser *c) {
   c->start_s = c->told_s = time_now_s();
   for (hp_dtype t = 0; t < HP_DTYPE_COUNT; t++)
-    if (dtype_is_float(t)) HP_TRY(run_contests(c, t));
+    if (dtype_is_float(t)) HP_TRY(measure_products(c, t));
   engine_cache_write(&c->cached, pool_size(c->dev->threads));
   log_debug("engines of %zu products measured in %.2f s", c->done, time_now_s() - c->start_s);
   return HP_OK;
@@ -107,9 +107,9 @@ static hp_status look_up_engine(chooser *c, const gemm_query *q, const char *tex
   const gemm_engine *known = tuning_record_find(&c->cached, text);
   if (known) return tuning_record_add(&c->dev->tuning, text, known);
   gemm_query part = cut_product(q, pool_size(c->dev->threads));
-  contest k = {.text = arena_strdup(&c->text, text)};
+  open_product k = {.text = arena_strdup(&c->text, text)};
   HP_TRY_MEM(k.text);
-  HP_TRY(engine_measure_open(&part, pool_size(c->dev->threads), TURNS, &k.measurement));
+  HP_TRY(engine_measure_open(&part, pool_size(c->dev->threads), ROUNDS, &k.measurement));
   if (k.measurement.entrants > 1 && vec_push(&c->open, k)) return HP_OK;
   hp_status st = k.measurement.entrants > 1 ? HP_ERR_OOM : HP_OK;
   engine_measure_close(&k.measurement);

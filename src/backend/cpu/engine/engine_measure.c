@@ -37,10 +37,10 @@ static void measure_operands(const gemm_query *q, size_t need[3]) {
   for (int i = 0; i < 3; i++) need[i] = ((size_t)last[i] + 1) * dtype_size(type[i]);
 }
 
-hp_status engine_measure_open(const gemm_query *q, int threads, int turns, engine_measure *out) {
+hp_status engine_measure_open(const gemm_query *q, int threads, int rounds, engine_measure *out) {
   int rows;
   const gemm_engine *const *row = engine_rows(&rows);
-  *out = (engine_measure){.q = *q, .turns = turns};
+  *out = (engine_measure){.q = *q, .rounds = rounds};
   HP_TRY(gemm_check(q));
   measure_operands(q, out->need);
   for (int i = 0; i < rows && out->entrants < MEASURE_ENGINES; i++) {
@@ -48,7 +48,7 @@ hp_status engine_measure_open(const gemm_query *q, int threads, int turns, engin
     measured_entrant *e = &out->e[out->entrants++];
     e->engine = row[i];
     e->work_bytes = row[i]->workspace(q, threads);
-    e->seconds = mem_calloc((size_t)turns, sizeof *e->seconds);
+    e->seconds = mem_calloc((size_t)rounds, sizeof *e->seconds);
     if (!e->seconds) {
       engine_measure_close(out);
       return HP_ERR_OOM;
@@ -113,7 +113,7 @@ static void *find_operand(const measured_operands *x, const engine_measure *r, i
   return (char *)x->at[i] + (size_t)x->runs % places * step;
 }
 
-/* --- turns ------------------------------------------------------------------------------------ */
+/* --- rounds ----------------------------------------------------------------------------------- */
 
 /* A single thread uses its own CPU clock, which does not count time of other programs. */
 static double read_clock_s(const pool *threads) {
@@ -144,16 +144,16 @@ hp_status engine_measure_round(engine_measure *r, measured_operands *x, pool *th
       HP_TRY(run_once(r, e, x, threads, 1, &s));
       e->repeat = 1 + (int)(turn_s / (s > 0 ? s : turn_s));
     }
-    HP_TRY(run_once(r, e, x, threads, e->repeat, &e->seconds[r->turn]));
+    HP_TRY(run_once(r, e, x, threads, e->repeat, &e->seconds[r->round]));
   }
-  r->turn++;
+  r->round++;
   return HP_OK;
 }
 
 double engine_measure_seconds(const engine_measure *r, int e) {
   double x[MEASURE_ROUNDS];
-  memcpy(x, r->e[e].seconds, sizeof *x * (size_t)r->turn);
-  return measured_median(x, r->turn);
+  memcpy(x, r->e[e].seconds, sizeof *x * (size_t)r->round);
+  return measured_median(x, r->round);
 }
 
 double engine_measure_best(const engine_measure *r) {
@@ -167,12 +167,12 @@ double engine_measure_best(const engine_measure *r) {
 
 double engine_measure_ratio(const engine_measure *r, int e) {
   double x[MEASURE_ROUNDS];
-  for (int i = 0; i < r->turn; i++) x[i] = r->e[e].seconds[i] / r->e[0].seconds[i];
-  return measured_median(x, r->turn);
+  for (int i = 0; i < r->round; i++) x[i] = r->e[e].seconds[i] / r->e[0].seconds[i];
+  return measured_median(x, r->round);
 }
 
 void engine_measure_drop(engine_measure *r, double most) {
-  int last = r->turn - 1, kept = 1;
+  int last = r->round - 1, kept = 1;
   double best = r->e[0].seconds[last];
   for (int i = 1; i < r->entrants; i++)
     if (r->e[i].seconds[last] < best) best = r->e[i].seconds[last];
@@ -185,7 +185,7 @@ void engine_measure_drop(engine_measure *r, double most) {
 
 static double find_least_seconds(const engine_measure *r, int e) {
   double least = r->e[e].seconds[0];
-  for (int i = 1; i < r->turn; i++)
+  for (int i = 1; i < r->round; i++)
     if (r->e[e].seconds[i] < least) least = r->e[e].seconds[i];
   return least;
 }

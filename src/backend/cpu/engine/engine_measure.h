@@ -18,12 +18,12 @@ typedef struct {
 typedef struct {
   gemm_query q;
   measured_entrant e[MEASURE_ENGINES]; /* in the order of the table: ours first */
-  int entrants, turns, turn;           /* turn: the next round */
+  int entrants, rounds, round;         /* round: the next one */
   size_t need[3];                      /* bytes of A, B, C */
 } engine_measure;
 
 /* The engines that can run q on this many threads, for this many rounds, at most MEASURE_ROUNDS. */
-hp_status engine_measure_open(const gemm_query *q, int threads, int turns, engine_measure *out);
+hp_status engine_measure_open(const gemm_query *q, int threads, int rounds, engine_measure *out);
 void engine_measure_close(engine_measure *r);
 
 /* Memory that is used for one product after another. */
