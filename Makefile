@@ -119,7 +119,7 @@ $(B)/crash-states: $(B)/tests/torture/crash_states.o $(A)
 $(B)/hyper_mpi.so: src/comm/mpi/hyper_mpi.c src/comm/transport.h $(B)/flags $(B)/mpi
 	@echo "  mpicc   $@"
 	$(Q)OMPI_CC=$(CC) MPICH_CC=$(CC) $(MPICC) -std=c11 $(CFLAGS) $(WARN) $(SAN) -fPIC -shared -Isrc -o $@ $<
-# In tests, processes talk over sockets where there is no MPI: a transport, and an mpirun beside it.
+# In tests, processes talk over sockets where there is no MPI: a transport, and an mpirun next to it.
 STAND_IN := $(B)/stand-in/hyper_sockets.so $(B)/stand-in/mpirun $(B)/stand-in/ranks \
             $(B)/stand-in/flash_ranks $(B)/stand-in/host_ranks
 $(B)/stand-in/hyper_sockets.so: tests/comm/socket_transport.c src/comm/transport.h $(B)/flags
@@ -134,7 +134,7 @@ $(B)/stand-in/flash_ranks: $(B)/tests/unit/far_memory.o
 $(B)/stand-in/ranks $(B)/stand-in/flash_ranks $(B)/stand-in/host_ranks: $(B)/stand-in/%: $(B)/tests/comm/%.o $(A)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(SAN) -rdynamic -o $@ $^ $(LIBS)
-# The programs of examples/c, as a user builds them, against the shared library beside them.
+# The programs of examples/c, as a user builds them, against the shared library next to them.
 EXAMPLES := $(patsubst examples/c/%.c,$(B)/examples/%,$(wildcard examples/c/*.c))
 $(B)/examples/%: examples/c/%.c include/hyperparallel.h $(SO)
 	@mkdir -p $(@D)

@@ -5,7 +5,7 @@
  * -ldl \ -o build/offsets-bench && build/offsets-bench [buffers]...
  *
  * One line a program: buffers, streams, lower bound, peak, gap of the two, time to plan and to
- * verify.  The limit beside the gap is the bound itself: no plan is below it. */
+ * verify.  The limit next to the gap is the bound itself: no plan is below it. */
 #include "base/mem.h"
 #include "base/thread.h"
 #include "mem/offsets.h"

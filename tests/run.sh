@@ -13,7 +13,7 @@ B=${B:-build}
 HYPER=${HYPER:-$PWD/$B/hyper}
 HYPER_DATA=${HYPER_DATA:-../shared/data}
 HYPER_QUICK=${HYPER_QUICK:-}
-# The user's cache is left alone: kernels are kept beside the build, records of costs and engines not.
+# The user's cache is left alone: kernels are kept next to the build, records of costs and engines not.
 if [ -z "${HYPER_CACHE:-}" ]; then
   case $B in /*) HYPER_CACHE=$B/cache ;; *) HYPER_CACHE=$PWD/$B/cache ;; esac
   rm -f "$HYPER_CACHE"/*.costs "$HYPER_CACHE"/*.engines
@@ -76,9 +76,9 @@ count() { # NAME COMMAND...
   add "$what"
 }
 
-# Runners of a kind, a line each: NAME COMMAND.  Of the scripts those that may run beside others, or
+# Runners of a kind, a line each: NAME COMMAND.  Of the scripts those that may run next to others, or
 # those that need the machine for themselves, and say so in a line "# Runs alone: why".
-runners_of() { # KIND [beside|alone]
+runners_of() { # KIND [together|alone]
   case $1 in
     unit) echo "unit $B/test-unit$filters" ;;
     fuzz)
@@ -91,7 +91,7 @@ runners_of() { # KIND [beside|alone]
       for script in $(for s in $long; do echo "tests/$1/test_$s.sh"; done) tests/"$1"/test_*.sh; do
         [ -e "$script" ] || continue
         case $HYPER_QUICK:$script in 1:*/test_slow_*) continue ;; esac
-        which=beside
+        which=together
         grep -q '^# Runs alone' "$script" && which=alone
         [ $which != "$2" ] || echo "$(basename "$script" .sh) sh $script"
       done | awk '!seen[$0]++' ;;
@@ -133,7 +133,7 @@ all_at_once() { # AT_ONCE
 wants() { case " $kinds " in *" $1 "*) ;; *) false ;; esac }
 if wants cli; then
   {
-    runners_of cli beside
+    runners_of cli together
     if wants fuzz; then runners_of fuzz; fi
     if wants unit; then runners_of unit; fi
   } >"$logs/.list"
@@ -149,7 +149,7 @@ one_by_one
 if wants torture; then
   {
     echo "torture_unit $B/test-unit torture_"
-    runners_of torture beside
+    runners_of torture together
     runners_of torture alone
   } >"$logs/.list"
   one_by_one

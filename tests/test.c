@@ -83,7 +83,7 @@ static void create_base(void) {
   }
 }
 
-/* Tests leave the user's cache alone: kernels are kept beside this program, and so are the records
+/* Tests leave the user's cache alone: kernels are kept next to this program, and so are the records
  * of costs and engines. */
 static void set_cache(void) {
   char cache[512];

@@ -1,4 +1,4 @@
-"""hyper beside its peers and the machine's limits.
+"""hyper next to its peers and the machine's limits.
 
   compare.py [--rounds N] [--steps N] [--threads N] [--without PEER] [--isa ISA] [WHAT ...]
 

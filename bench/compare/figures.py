@@ -1,4 +1,4 @@
-"""What `make compare` measures beside the rows of whole models: each function gives JSON lines."""
+"""What `make compare` measures besides the rows of whole models: each function gives JSON lines."""
 import json
 import math
 import statistics
@@ -42,7 +42,7 @@ def gemm(a):
 
 
 def op(a):
-    """Ops on tensors larger than caches beside the bytes that they must move."""
+    """Ops on tensors larger than caches next to the bytes that they must move."""
     for dtype in ("f32", "bf16"):
         for line in sides.hyper("op", "--dtype", dtype, "--threads", a.threads, "--steps", a.steps):
             yield dict(line, bench="compare_op", row=f"{dtype}-{line['op']}")
@@ -89,7 +89,7 @@ def memory(a):
 
 
 def load(a):
-    """Checkpoints of bf16 loaded, beside reading their files once."""
+    """Checkpoints of bf16 loaded, next to reading their files once."""
     about = machine(a)
     for line in loading.rows(a):
         yield dict(line, **about)
@@ -102,7 +102,7 @@ SWEEP = {"layers": (2, 4, 8, 16, 32, 48), "width": (128, 256, 512, 1024, 2048),
 
 
 def sweep(a):
-    """Training steps of a Llama whose sizes change one at a time, of about 1024 tokens, beside their limit."""
+    """Training steps of a Llama whose sizes change one at a time, of about 1024 tokens, next to their limit."""
     for name, values in SWEEP.items():
         for value in values:
             size = dict(SIZES, **{name: value})

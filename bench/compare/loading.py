@@ -1,4 +1,4 @@
-"""Checkpoints of random weights in bf16, and the time to load one beside that of reading its files."""
+"""Checkpoints of random weights in bf16, and the time to load one next to that of reading its files."""
 import glob
 import json
 import os

@@ -1,4 +1,4 @@
-"""conv_step beside torch_step.py, A B A B in one run: turns.py CONV_STEP [--rounds N] [--threads N] [--without compile]
+"""conv_step next to torch_step.py, A B A B in one run: turns.py CONV_STEP [--rounds N] [--threads N] [--without compile]
 
 Printed for each model: milliseconds of a step, the median over rounds, and PyTorch's over ours, the median of the ratios
 within a round with their spread; the same of processor time, which a busy machine disturbs less.  The limit is the

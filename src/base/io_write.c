@@ -43,7 +43,7 @@ static uint32_t random_suffix(void) {
   return (uint32_t)t.tv_nsec;
 }
 
-/* A new file beside the target, whose name dir_remove_leftovers knows. */
+/* A new file next to the target, whose name dir_remove_leftovers knows. */
 static hp_status create_temp(const char *path, str *temp, int *fd) {
   for (int i = 0; i < TEMP_TRIES; i++) {
     str_clear(temp);

@@ -220,7 +220,8 @@ hp_status manifest_verify_texts(const char *dir) {
   return st;
 }
 
-/* --- beside loading --------------------------------------------------------------------------- */
+/* --- besides loading ---------------------------------------------------------------------------
+ */
 
 typedef struct {
   listed l;

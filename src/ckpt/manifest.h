@@ -26,7 +26,8 @@ hp_status manifest_verify(const char *dir, const tree *manifest);
  * Call it before a file of the folder is read; HP_OK without a manifest. */
 hp_status manifest_verify_texts(const char *dir);
 
-/* --- beside loading --------------------------------------------------------------------------- */
+/* --- besides loading ---------------------------------------------------------------------------
+ */
 
 /* Verifies a folder while its tensors are loaded: a loader that reads a file from front to back
  * claims it and provides its hash; a thread hashes the other files. */

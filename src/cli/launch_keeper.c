@@ -1,4 +1,4 @@
-/* The keeper: a process beside the launcher that outlives it.  When the launcher is gone without a
+/* The keeper: a process next to the launcher that outlives it.  When the launcher is gone without a
  * word (kill -9), its starter is asked to end by the system; the keeper ends what stays all the
  * same, such as a starter that is stopped or hangs, and processes that are stopped. */
 #include "base/thread.h"

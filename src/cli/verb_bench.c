@@ -1,4 +1,4 @@
-/* `hyper bench`: measured figures beside the machine's limits. */
+/* `hyper bench`: measured figures next to the machine's limits. */
 #include "cli/bench.h"
 
 #include <string.h>

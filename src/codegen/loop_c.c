@@ -10,7 +10,7 @@
  *   - a row reduction pads the array of its argument to whole lanes with the identity and joins it
  *     to 64 lanes: the element expression vectorises whatever it is;
  *   - what is dear (an exp) and needed again in a later loop over the same row is kept on the stack
- *     for the first elements of the row, and computed again for the others and beside folds;
+ *     for the first elements of the row, and computed again for the others and with folds;
  *   - a column reduction keeps one chain per column in an array that a vector loop updates.
  * Names: vN value, aN and oN address of the access of value or store N, xN its inner stride. */
 #include "codegen/loop_c_print.h"

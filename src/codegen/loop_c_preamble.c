@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 /* The loop of hp_join_max_f and hp_join_min_f, for which the first 16 lanes do.  hp_max asks for
- * NaN at every step of the chain, and so doubles its latency; here that is noted beside the chain,
+ * NaN at every step of the chain, and so doubles its latency; here that is noted next to the chain,
  * from the bits: the function is compiled as if there were no NaN and one zero, so that a step is
  * one instruction.  A zero ends up as +0, whichever it was. */
 static void print_join_extreme(bool max, str *out) {

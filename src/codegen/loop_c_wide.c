@@ -6,7 +6,7 @@
  * A group that is not whole is loaded from and stored to a place aside, and what is beyond its end
  * is the identity of its reductions.  A group is rounded as a whole, two vectors an instruction: at
  * a rounding EACH ends, and another goes on with what it left in arrays.
- * Names, beside those of loop_c.c: xN where a value is loaded from, eN loaded values, gN what goes
+ * Names, besides those of loop_c.c: xN where a value is loaded from, eN loaded values, gN what goes
  * from one EACH to the next, tN arguments of reductions, kN what is kept, wN what is stored, each
  * an array of eight vectors; yN the four vectors of lanes. */
 #include "base/dtype.h"

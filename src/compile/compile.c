@@ -483,7 +483,7 @@ static hp_status too_small_to_offload(const stage_state *s, uint64_t kept, uint6
   const char *place = program_str(s->p, n->loc);
   HP_FAIL(HP_ERR_OOM,
           "memory limit %llu bytes is too small, also with offloading: %s%s%s%s needs %llu bytes "
-          "for its operands, results and workspace, beside %llu that stay on the device; set "
+          "for its operands, results and workspace, besides %llu that stay on the device; set "
           "memory_limit to %llu bytes or more",
           (unsigned long long)s->t->limit[TIER_DEVICE], op_table[n->op].name, *place ? " \"" : "",
           place, *place ? "\"" : "", (unsigned long long)work, (unsigned long long)kept,
@@ -503,7 +503,7 @@ static hp_status try_offload(stage_state *s, uint64_t cap, program **p) {
   s->p = *p;
   hp_status st = run_group(s, STAGE_ORDER);
   s->p = in_order_of_graph;
-  (*p)->order = "computations one after the other, and copies to slower memory beside them";
+  (*p)->order = "computations one after the other, and copies to slower memory overlapped";
   return st;
 }
 

@@ -1,6 +1,6 @@
 /* The schedule of a program: the stream of every instruction, one order of all of them, and the
- * waits between streams.  Collectives and copies between tiers run beside computation where memory
- * allows it; nothing depends on timing but speed. */
+ * waits between streams.  Collectives and copies between tiers overlap with computation where
+ * memory allows it; nothing depends on timing but speed. */
 #ifndef COMPILE_PROG_SCHEDULE_H
 #define COMPILE_PROG_SCHEDULE_H
 
@@ -11,7 +11,7 @@ typedef enum {
   SCHEDULE_FASTEST, /* collectives on a stream of their own, in the order predicted as fastest */
   SCHEDULE_SERIAL,  /* one instruction after the other, in the order of the graph */
   SCHEDULE_MINIMUM, /* one after the other, in the minimum-memory order */
-  SCHEDULE_OFFLOAD  /* one after the other, with copies to other tiers beside them:
+  SCHEDULE_OFFLOAD  /* one after the other, with copies to other tiers overlapped:
                        compile/offload_stage.h, not schedule_program */
 } schedule_kind;
 

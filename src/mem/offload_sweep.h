@@ -67,7 +67,7 @@ typedef struct {
 hp_status offload_sweep_create(const offload_problem *p, offload_history *h, offload_sweep *w);
 void offload_sweep_free(offload_sweep *w);
 /* Runs once; the plan, with room for all its arrays but the copies, is overwritten.  *fits false:
- * the items of a step did not fit beside those that could not leave. */
+ * the items of a step did not fit next to those that could not leave. */
 hp_status offload_sweep_run(offload_sweep *w, const offload_policy *policy, offload_plan *plan,
                             bool *fits);
 

@@ -158,7 +158,7 @@ static hp_status load_in_turn(loading *l, turn *turns) {
   return HP_OK;
 }
 
-/* --- what the files have beside --------------------------------------------------------------- */
+/* --- what else the files have --------------------------------------------------------------- */
 
 static hp_status add_known(map *known, const char *name) {
   const char *dot = strchr(name, '.');

@@ -45,7 +45,7 @@ hp_status infer_einsums(infer_ctx *c) {
 }
 
 /* The gradient is the same contraction with the gradient of the result in the operand's place, of
- * the type that the product has: f32 beside bf16 is taken as bf16. */
+ * the type that the product has: f32 with bf16 is taken as bf16. */
 static val operand_grad(grad_ctx *c, const einsum_eq *eq, int operand) {
   hp_graph *g = c->g;
   ir_value x = *graph_value(g, c->in[operand]), other = *graph_value(g, c->in[1 - operand]);

@@ -133,18 +133,19 @@ static hp_status no_room(const job_device *j, int tier, const char *name, uint64
   if (pool && host_pool_devices(pool) > 1)
     HP_FAIL(HP_ERR_OOM,
             "%s %llu bytes of the %d devices of this machine: param \"%s\" (%llu bytes) does not "
-            "fit beside %llu bytes that they have there; raise %s",
+            "fit next to %llu bytes that they have there; raise %s",
             limit_name[tier], (unsigned long long)host_pool_limit(pool), host_pool_devices(pool),
             name, (unsigned long long)bytes, (unsigned long long)host_pool_used(pool),
             limit_key[tier]);
   if (work && add_bytes(states, bytes) <= limit)
-    HP_FAIL(HP_ERR_OOM,
-            "%s %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of others and "
-            "%llu of work memory of loaded programs; free the largest program, or raise %s",
-            limit_name[tier], (unsigned long long)limit, name, (unsigned long long)bytes,
-            (unsigned long long)states, (unsigned long long)work, limit_key[tier]);
+    HP_FAIL(
+        HP_ERR_OOM,
+        "%s %llu bytes: param \"%s\" (%llu bytes) does not fit next to %llu bytes of others and "
+        "%llu of work memory of loaded programs; free the largest program, or raise %s",
+        limit_name[tier], (unsigned long long)limit, name, (unsigned long long)bytes,
+        (unsigned long long)states, (unsigned long long)work, limit_key[tier]);
   HP_FAIL(HP_ERR_OOM,
-          "%s %llu bytes: param \"%s\" (%llu bytes) does not fit beside %llu bytes of others; "
+          "%s %llu bytes: param \"%s\" (%llu bytes) does not fit next to %llu bytes of others; "
           "raise %s",
           limit_name[tier], (unsigned long long)limit, name, (unsigned long long)bytes,
           (unsigned long long)states, limit_key[tier]);
@@ -275,11 +276,11 @@ static hp_status no_work(const job_device *j, int tier, uint64_t bytes) {
   if (pool && host_pool_devices(pool) > 1)
     HP_FAIL(HP_ERR_OOM,
             "%s %llu bytes of the %d devices of this machine: work memory of %llu bytes does not "
-            "fit beside %llu bytes that they have there; raise %s",
+            "fit next to %llu bytes that they have there; raise %s",
             limit_name[tier], (unsigned long long)host_pool_limit(pool), host_pool_devices(pool),
             (unsigned long long)bytes, (unsigned long long)host_pool_used(pool), limit_key[tier]);
   HP_FAIL(HP_ERR_OOM,
-          "%s %llu bytes: work memory of %llu bytes does not fit beside %llu bytes of params; "
+          "%s %llu bytes: work memory of %llu bytes does not fit next to %llu bytes of params; "
           "raise %s",
           limit_name[tier], (unsigned long long)j->limit[tier], (unsigned long long)bytes,
           (unsigned long long)j->state_bytes[tier], limit_key[tier]);
@@ -316,7 +317,7 @@ void *device_work(const device *d, int tier) {
   return m->at ? tier_memory_address(m, tier_memory_work_offset(m)) : NULL;
 }
 
-/* What a memory limit leaves beside the tensors that are there, at least a byte. */
+/* What a memory limit leaves next to the tensors that are there, at least a byte. */
 static uint64_t room_beside_tensors(const job_device *j) {
   uint64_t limit = j->limit[TIER_DEVICE], taken = j->state_bytes[TIER_DEVICE];
   return !limit ? 0 : limit > taken ? limit - taken : 1;

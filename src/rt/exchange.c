@@ -1,5 +1,5 @@
 /* Shards of tensors to and from global ones; and what the processes of a mesh tell each other
- * beside the collectives of programs. */
+ * besides the collectives of programs. */
 #include "rt/device_mesh.h"
 #include "rt/mover.h"
 

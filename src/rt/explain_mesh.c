@@ -90,12 +90,12 @@ static bool begins_block(const grid *g, const int64_t *at, int a) {
  * gap: lines from box to box would run through the boxes between, and look like a chain. */
 static void draw_links(const grid *g, const int64_t *at) {
   for (int a = 0; a < g->m->axes; a++) {
-    int64_t beside[MESH_AXES];
+    int64_t next[MESH_AXES];
     double x, y;
     if (at[a] + 1 >= g->shown[a] || !begins_block(g, at, a)) continue;
-    memcpy(beside, at, sizeof beside);
-    beside[a]++;
-    place_of(g, beside, &x, &y);
+    memcpy(next, at, sizeof next);
+    next[a]++;
+    place_of(g, next, &x, &y);
     if (g->across[a])
       svg_line(g->out, x - g->gap[a], y + BOX_H / 2.0, x, y + BOX_H / 2.0, "link", a);
     else svg_line(g->out, x + BOX_W / 2.0, y - g->gap[a], x + BOX_W / 2.0, y, "link", a);

@@ -5,7 +5,8 @@
  * sequence has no capacity of its own; equal beginnings, and forks, share blocks.  Tokens are fed
  * in chunks of fixed sizes, so that a few programs serve every length and a long prompt needs no
  * more work memory than a chunk.  A token's f32 logits have the same bits however its prompt was
- * cut, whatever is beside it, and wherever its blocks lie.  A device has one session at a time. */
+ * cut, whatever else is in the batch, and wherever its blocks lie.  A device has one session at a
+ * time. */
 #ifndef SERVE_SESSION_H
 #define SERVE_SESSION_H
 
@@ -18,7 +19,7 @@ typedef struct {
   int64_t blocks;            /* of the cache; 0: by bytes */
   uint64_t bytes;            /* of the cache; 0: as many as the tokens expected need */
   /* HP_OFFLOAD_HOST, _FLASH: the cache is there, and the device has slots for some of its blocks,
-   * as many as the memory limit allows; AUTO: on the host, if it does not fit beside the weights.
+   * as many as the memory limit allows; AUTO: on the host, if it does not fit next to the weights.
    */
   int offload;
   int64_t slots;  /* blocks at most that attention goes through at a time; 0: as memory allows */

@@ -9,7 +9,7 @@ static uint64_t layer_bytes(const session *s) {
   return s->block_bytes / (uint64_t)(s->m->c.layers > 0 ? s->m->c.layers : 1) + 1;
 }
 
-/* Under `auto` the cache leaves the device if it does not fit beside the weights. */
+/* Under `auto` the cache leaves the device if it does not fit next to the weights. */
 static int choose_tier(const session *s, const session_options *o) {
   uint64_t limit = hp_device_memory_limit(s->m->d), params = hp_device_param_bytes(s->m->d);
   double need = (double)params + (double)s->block_bytes * (double)s->blocks;

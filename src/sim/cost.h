@@ -17,7 +17,7 @@ double cost_inst(const cluster *c, const mesh *m, const program *p, const prog_i
 /* Bytes that a device receives for an instruction: 0 unless it is a rendezvous, or from
  * another mesh. */
 double cost_received(const program *p, const prog_inst *n);
-/* Does it multiply in bf16?  f32 beside bf16 is rounded to it. */
+/* Does it multiply in bf16?  f32 with bf16 is rounded to it. */
 bool cost_is_bf16(const program *p, const prog_inst *n);
 
 #endif

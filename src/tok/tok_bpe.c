@@ -245,7 +245,7 @@ void tok_bpe_work_free(tok_bpe_work *w) {
 
 /* --- merging ---------------------------------------------------------------------------- */
 
-/* Few symbols: look for the best pair again and again.  Ranks of pairs are kept beside them. */
+/* Few symbols: look for the best pair again and again.  Ranks of pairs are kept next to them. */
 static size_t merge_by_scan(const tok_bpe *b, int32_t *id, size_t n) {
   uint32_t rank[SCAN_MAX];
   int32_t into[SCAN_MAX];

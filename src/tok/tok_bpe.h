@@ -20,7 +20,7 @@ typedef struct {
   str text;
 } tok_bpe_work;
 
-/* Options beside vocabulary and merges; texts are NULL when absent. */
+/* Options besides vocabulary and merges; texts are NULL when absent. */
 typedef struct {
   const tree_node *unk_token, *prefix, *suffix;
   bool fuse_unk, byte_fallback, ignore_merges;

@@ -57,7 +57,8 @@ typedef struct {
  * on the sum of token losses), dropout_seed i64[] if step_drops, lengths i32[B] if step_balances;
  * output: loss f32[].  Inputs of the update: lr f32[] and, for AdamW, lr_over_bc1 and sqrt_bc2;
  * outputs: grad_norm f32[] and grad_sq f32[params].  The norm alone has the output next_clip f32[]
- * beside these, which is the input clip of STEP_APPLY.  Call lm_graph_end, also after a failure. */
+ * besides these, which is the input clip of STEP_APPLY.  Call lm_graph_end, also after a failure.
+ */
 hp_status step_graph_begin(const lm *m, const step_options *o, const step_place *v, model_build *b);
 /* Warns of what was asked for and cannot be done for such a micro-batch. */
 void step_graph_tell(const lm *m, const step_options *o, const step_place *v);

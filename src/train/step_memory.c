@@ -110,7 +110,7 @@ typedef struct {
   step_memory memory;
   step_choice choice; /* of the longest step */
   int64_t worst;      /* the program that needs most of those that are refused; -1: none is */
-  uint64_t reserve;   /* for params of the others, beside it */
+  uint64_t reserve;   /* for params of the others, besides it */
 } all_plans;
 
 static uint64_t states_of(const one_plan *one) { return one->plan.stats.memory.state_bytes; }
@@ -200,7 +200,7 @@ static hp_status tell_choice(const all_plans *all, const step_plan *whole) {
   return st;
 }
 
-/* Tells what the limit makes of the longest step, beside the plan without it. */
+/* Tells what the limit makes of the longest step, next to the plan without it. */
 static hp_status tell(step_planner *p, const all_plans *all) {
   const planned_program *w = &p->work.at[0];
   uint64_t limit = all->memory.stats.memory.limit_bytes;

@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-/* Instructions of the pieces that are kept, beside those of the step at hand; each takes about 1 KB
- * with its graphs. */
+/* Instructions of the pieces that are kept, besides those of the step at hand; each takes about 1
+ * KB with its graphs. */
 enum { INSTS = 1 << 18 };
 
 void step_pieces_free(step_pieces *s) {

@@ -2,7 +2,7 @@
  *
  * As in Transformers and Megatron: a step has per_device_train_batch_size samples of each
  * data-parallel replica, times their number, times gradient_accumulation_steps; global_batch_size
- * says the product, and what is not given beside it follows. */
+ * says the product, and what is not given with it follows. */
 #include "train/train_config.h"
 #include "train/train_mesh.h"
 

@@ -21,7 +21,7 @@ static hp_status print_config(const lm *m, hp_dtype type, str *out) {
   return str_status(out);
 }
 
-/* What a resume needs beside tensors and history; what must not have changed comes first.  tuning:
+/* What a resume needs besides tensors and history; what must not have changed comes first.  tuning:
  * of engines, as the device tells them. */
 static hp_status print_state(const trainer *t, const char *tuning, str *out) {
   const sampler_spec *s = &t->data.sets.order.spec;

@@ -20,7 +20,7 @@ keys_are() {
   done
 }
 
-it "gemm measures a shape in both dtypes, every engine beside the peak"
+it "gemm measures a shape in both dtypes, every engine next to the peak"
 lines gemm --shape 40x30x20 --steps 1 --threads 1
 [ "$(wc -l <out)" = 2 ] || { fail "not two lines"; t_show; }
 keys_are bench machine isa threads dtype layout m k n peak_flops packed_flops of_peak packed_plan

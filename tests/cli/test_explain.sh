@@ -14,7 +14,7 @@ explained() {
 }
 of() { json "$@"; }
 
-it "memory as JSON is of one device, with the whole model beside it"
+it "memory as JSON is of one device, with the whole model next to it"
 explained one.json
 explained four.json strategy=dp=2,tp=2,zero=1 per_device_train_batch_size=2
 json_is one.json devices 1
@@ -140,7 +140,7 @@ run explain job/job.yaml schedule
 grep -q '^b[0-9]* = f32.* # einsum forward model.layers.1.mlp.up_proj' out || fail "a buffer in the schedule has no name"
 grep -q '^compute: .* = fused .* # loop add+rms_norm model.layers.0.post_attention_layernorm' out || fail "a loop in the schedule has no name"
 
-out_lacks "of 1 micro-batches" # neither here nor with evaluations beside the step
+out_lacks "of 1 micro-batches" # neither here nor with evaluations besides the step
 run explain job/job.yaml val_size=0.3 eval_strategy=steps eval_steps=1 per_device_eval_batch_size=32
 out_lacks "of 1 micro-batches"
 

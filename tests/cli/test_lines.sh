@@ -186,7 +186,7 @@ run train job/job.yaml output_dir=a max_steps=22
 err_has "continuing from a/checkpoint-21"
 checkpoints_are a "5 10 15 20 21 22 "
 
-it "the best checkpoint stays beside the newest"
+it "the best checkpoint stays next to the newest"
 run train job/job.yaml output_dir=c val_size=0.1 eval_strategy=steps eval_steps=2 metric_for_best_model=loss \
   greater_is_better=true max_steps=12 save_steps=2 save_total_limit=2
 exit_is 0

@@ -87,7 +87,7 @@ exit_is 2
 err_has "cut.jsonl:2:"
 err_has "a value"
 
-it "files that are not there are told all at once, beside other errors"
+it "files that are not there are told all at once, besides other errors"
 run train s/job.yaml model_name_or_path=nowhere dataset=gone.jsonl eval_dataset=gone_too.jsonl eval_strategy=no \
   hyper_parallel.cluster=far.yaml max_steps=-5
 exit_is 2

@@ -143,7 +143,7 @@ model mistral-window
 sed -i 's/\("model.norm.weight":{"dtype":"\)F32/\1I32/' m/model.safetensors
 bad 'tensor "model.norm.weight" is I32'
 
-it "a tied head may be stored in place of the embedding, or beside it when it is the same"
+it "a tied head may be stored in place of the embedding, or next to it when it is the same"
 model mistral-window
 run logits --model m --tokens 1,2 --out table.safetensors
 sed -i 's/"model.embed_tokens.weight":/"lm_head.weight"           :/' m/model.safetensors # the header keeps its size

@@ -100,7 +100,7 @@ it "what is not to leave is refused as before"
 run train job/job.yaml output_dir=none memory_limit=$((resident / 2)) offload=none
 refused "params and optimizer state take"
 run train job/job.yaml output_dir=none memory_limit=$((resident / 2)) offload=optimizer=none,weights=none
-refused "beside" "that stay on the device"
+refused "besides" "that stay on the device"
 
 it "a run under a limit that is killed goes on with the same bits, with another limit too"
 run train job/job.yaml output_dir=cut memory_limit=$((resident / 2)) max_steps=6 save_steps=3
@@ -180,7 +180,7 @@ generate --offload weights=host,kv=flash --flash disk --flash-limit 16MiB
 exit_is 0
 [ "$(tokens)" = "$want" ] || fail "$(tokens), want $want"
 generate --offload none --memory-limit $((bytes / 2))
-refused "does not fit beside"
+refused "does not fit next to"
 
 it "eval and logits have the same figures under a limit"
 for verb in "eval --tokens $prompt" "logits --tokens $prompt --out l"; do

@@ -40,7 +40,7 @@ for policy in zero_offload layer_ahead full_recompute; do
     fail "$policy takes $(json out step_s) s, the plan $planned"
 done
 
-it "other policies, and other rules beside one, are refused"
+it "other policies, and other rules besides one, are refused"
 run train job/job.yaml output_dir=none hyper_parallel.offload_policy=zero_ofload
 refused "did you mean \"zero_offload\"" "layer_ahead or full_recompute"
 run train job/job.yaml output_dir=none hyper_parallel.offload_policy=layer_ahead offload=optimizer=host

@@ -92,7 +92,7 @@ it "nor of other families, with biases, tied embeddings and heads that no degree
 nothing_replicated qwen3 "$rows $sequences"
 nothing_replicated gpt2 "$rows $sequences $gathered"
 
-it "nor where experts are cut, whole or each, beside every other axis"
+it "nor where experts are cut, whole or each, with every other axis"
 nothing_replicated mixtral "$brief $experts"
 nothing_replicated qwen3_moe "$experts"
 

@@ -48,7 +48,7 @@ last_is "16 passed, 1 failed, 2 skipped"
 out_has "FAIL test_a"
 out_has "halfway"
 
-it "runs scripts beside each other, but alone those that say so"
+it "runs scripts next to each other, but alone those that say so"
 meets() { # SCRIPT OTHER: waits until the other has begun, for 5 s at most
   cat >"tree/tests/cli/test_$1.sh" <<END
 echo "$1" >>"$WORK/begun"
@@ -63,7 +63,7 @@ printf '# Runs alone: why\necho alone >>"%s/begun"\necho "1 passed, 0 failed"\n'
 run_cmd env B=build HYPER_DATA=/nowhere HYPER_JOBS=2 tree/tests/run.sh cli
 exit_is 0
 last_is "3 passed, 0 failed, 0 skipped"
-[ "$(sed -n '1,2p' begun | sort | tr '\n' ' ')" = "a slow_b " ] || fail "not beside: $(cat begun)"
+[ "$(sed -n '1,2p' begun | sort | tr '\n' ' ')" = "a slow_b " ] || fail "not together: $(cat begun)"
 [ "$(tail -n 1 begun)" = alone ] || fail "not alone: $(cat begun)"
 
 it "shows what each runner says as a whole, in the same order whichever ends first"

@@ -85,9 +85,9 @@ it "communication that overlaps with computation changes no bit, whatever the cl
 printf 'device: {flops: 1e10, bandwidth_gb_s: 10}\nlinks: [{bandwidth_gb_s: 1, latency_us: 100}]\nemulate: true\n' >pair.yaml
 run train job/job.yaml output_dir=serial strategy=dp=2,zero=1 hyper_parallel.overlap=false
 exit_is 0
-run train job/job.yaml output_dir=beside strategy=dp=2,zero=1 hyper_parallel.cluster=pair.yaml
+run train job/job.yaml output_dir=overlapped strategy=dp=2,zero=1 hyper_parallel.cluster=pair.yaml
 exit_is 0
-same_file serial/model.safetensors beside/model.safetensors
+same_file serial/model.safetensors overlapped/model.safetensors
 echo "link: 5" >>pair.yaml
 run train job/job.yaml output_dir=nowhere strategy=dp=2 hyper_parallel.cluster=pair.yaml
 refused "pair.yaml:4:7" 'did you mean "links"'

@@ -245,7 +245,7 @@ for keys in "$lengths $eval" "$lengths $sums per_device_train_batch_size=40" "ma
 done
 least=$need
 
-# Of three micro-batches an epoch, its last step has one, whose gradients are in work memory beside
+# Of three micro-batches an epoch, its last step has one, whose gradients are in work memory next to
 # the sums of those of the others.
 it "names a least that is enough for the short step at the end of an epoch"
 make_job short </dev/null

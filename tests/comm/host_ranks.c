@@ -1,7 +1,7 @@
 /* Processes of a job on one machine, with its host memory.
  *
  *   host_ranks shares    the limit is of all of them, and what one gives back another takes
- *   host_ranks again     a process may have several devices one beside the other
+ *   host_ranks again     a process may have several devices one next to the other
  *   host_ranks turns     their copies take turns on an emulated link that they share
  *   host_ranks killed    the last of them is killed by the system
  *

@@ -1,4 +1,4 @@
-/* Sessions: whatever is beside a sequence, however its tokens come, and in whatever order weights
+/* Sessions: whatever else is in the batch, however its tokens come, and in whatever order weights
  * lie, its logits have the same bits. */
 #include "base/dtype.h"
 #include "base/mem.h"

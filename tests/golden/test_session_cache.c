@@ -202,7 +202,7 @@ static void check_traffic(const char *name, const char *by) {
   for (int i = 0; i < 4; i++) check_alone(name, i, start[i], x.logits + (size_t)i * x.V, x.V);
   session_end(x.s, number[1]);
   for (int i = 4; i < N; i++) number[i] = add(&x);
-  /* two prompts beside two that decode, in another order */
+  /* two prompts next to two that decode, in another order */
   static const int order[] = {5, 3, 0, 4};
   for (int k = 0; k < 4; k++) {
     int i = order[k];

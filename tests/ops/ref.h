@@ -2,7 +2,7 @@
  *
  * Floating tensors are doubles, the others int64.  After each node the results are rounded to their
  * dtype, so that ops with one correct answer (+ - * / sqrt, moves, whole numbers) give the bits of
- * the program; with `smooth` set nothing is rounded, which finite differences need.  Beside every
+ * the program; with `smooth` set nothing is rounded, which finite differences need.  Besides every
  * element stands a bound on how far a right program may be from it: 0 = the same number, infinity =
  * nobody knows (a comparison of two numbers that rounding may swap). */
 #ifndef REF_H

@@ -204,7 +204,7 @@ static int64_t operand_at(const ref_tensor *t, const char *letters, const char *
   return ref_flatten(t, own);
 }
 
-/* An operand as its product takes it: f32 beside bf16 is rounded to that. */
+/* An operand as its product takes it: f32 with bf16 is rounded to that. */
 static ref_tensor ref_factor(const ref_ctx *c, const ref_tensor *t, const ref_tensor *other) {
   ref_tensor x = *t;
   x.f = calloc((size_t)t->n + 1, sizeof *x.f);

@@ -224,7 +224,7 @@ TEST(a_gradient_is_a_value_like_others_and_has_gradients_itself) {
   CHECK_NEAR(number(&x, first[0]), cos(at), 1e-12);
   CHECK_NEAR(number(&x, second[0]), -sin(at), 1e-12);
   CHECK_NEAR(number(&x, third[0]), -cos(at), 1e-12);
-  /* a penalty on the gradient, beside a second use of it */
+  /* a penalty on the gradient, next to a second use of it */
   val w = leaf(&x, 1, (int64_t[]){3}, 0.5f), dw[LEAVES], ddw[LEAVES];
   val f = sum_all(x.g, ops_unary(x.g, OP_TANH,
                                  ops_binary(x.g, OP_MUL, w, ops_binary(x.g, OP_MUL, w, a))));

@@ -143,7 +143,7 @@ TEST(the_saved_one_and_the_best_one_are_never_deleted) {
   prune(&l, 2, 6, 2);
   CHECK(!is_there(1) && is_there(2) && !is_there(3) && !is_there(4) && is_there(5) && is_there(6));
   for (int64_t s = 1; s <= 6; s++) save_step(&l, s);
-  prune(&l, 2, 3, -1); /* a save beside newer ones, which were unreadable for a while */
+  prune(&l, 2, 3, -1); /* a save next to newer ones, which were unreadable for a while */
   CHECK(is_there(6) && is_there(3));
   CHECK(!is_there(1) && !is_there(2) && !is_there(4) && !is_there(5));
   run_line_free(&l);

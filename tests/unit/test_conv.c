@@ -34,7 +34,7 @@ static const conv_spec specs[] = {
     SPEC(40, 2, 3, 1, 3, 3, 2, 2, 1, 1, 0, 0, 1, 1),    /* boxes of several images */
     SPEC(9, 4, 40, 1, 24, 24, 3, 3, 1, 1, 1, 1, 1, 1), /* dw in parts, spread over threads or not */
     SPEC(0, 2, 3, 1, 3, 3, 2, 2, 1, 1, 0, 0, 1, 1),
-    /* taps far apart beside the box: by rows, columns, both; with strides and groups */
+    /* taps far apart next to the box: by rows, columns, both; with strides and groups */
     SPEC(3, 8, 5, 1, 4, 4, 2, 2, 1, 1, FAR, FAR, 2 * FAR, 2 * FAR),
     SPEC(2, 4, 20, 2, 5, 9, 2, 3, 1, 1, FAR, 1, 2 * FAR, 1),
     SPEC(2, 3, 20, 1, 30, 31, 3, 3, 2, 3, 45, 40, 50, 37),

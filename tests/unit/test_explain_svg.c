@@ -179,7 +179,7 @@ TEST(shards_are_drawn_once_in_the_colours_of_their_devices) {
   CHECK(w && y && w < y);
   CHECK(strstr(w, ">f32[6,6] (tp,None)<") && strstr(w, ">a shard f32[2,6], on 2 devices<"));
   static const char *const order[] = {">0<", ">3<", ">1<", ">4<", ">2<", ">5<"};
-  for (int i = 0; i < 6; i++) { /* the two that hold a part beside each other, part by part */
+  for (int i = 0; i < 6; i++) { /* the two that hold a part next to each other, part by part */
     w = strstr(w, order[i]);
     CHECK(w && w < y);
   }

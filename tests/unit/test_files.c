@@ -1,4 +1,4 @@
-/* Files and folders that are removed and written beside what somebody has planted. */
+/* Files and folders that are removed and written next to what somebody has planted. */
 #include "base/file_record.h"
 #include "base/io.h"
 #include "test.h"

@@ -296,7 +296,7 @@ TEST(tiers_that_are_full_or_missing_are_told_by_the_names_of_their_limits) {
   for (int t = TIER_HOST; t < TIER_COUNT; t++)
     CHECK_OK(device_mesh_state_of(d, t == TIER_HOST ? "a" : "b", &large, t, &index));
   CHECK_FAILS(device_mesh_state_of(d, "c", &large, TIER_HOST, &index),
-              "host limit 1048576 bytes: param \"c\" (819200 bytes) does not fit beside 819200");
+              "host limit 1048576 bytes: param \"c\" (819200 bytes) does not fit next to 819200");
   CHECK_FAILS(device_mesh_state_of(d, "c", &large, TIER_FLASH, &index), "raise flash_limit");
   CHECK_FAILS(hp_program_parse(of_host, "t", d, &p), "raise host_limit");
   CHECK_FAILS(hp_program_parse(of_flash, "t", d, &p), "raise flash_limit");

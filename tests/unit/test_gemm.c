@@ -304,7 +304,7 @@ static void *pack_rows(const gemm_query *q, const void *rows) {
   return packs;
 }
 
-/* mixed: B is f32 beside an A of bf16, and rounded. */
+/* mixed: B is f32 with an A of bf16, and rounded. */
 static void check_packed(uint64_t *seed, int64_t m, int64_t n, int64_t k, hp_dtype type,
                          bool mixed) {
   gemm_query q = gemm_query_make(m, n, k, false, true, type, type), packs;

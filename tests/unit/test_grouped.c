@@ -134,7 +134,7 @@ TEST(grouped_rows_are_chains_whatever_runs_them) {
     }
 }
 
-/* What a row is worth does not depend on which rows are there beside it. */
+/* What a row is worth does not depend on which other rows are there. */
 TEST(grouped_rows_do_not_know_each_other) {
   grouped_spec s =
       {.rows = 200, .slots = 2, .experts = 3, .n = 40, .k = 50, .type = HP_F32, .out_type = HP_F32};

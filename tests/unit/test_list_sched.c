@@ -195,7 +195,7 @@ TEST(the_cap_holds_nodes_back_and_the_minimum_is_named_when_nothing_fits) {
 }
 
 /* The guard refuses the best node, since `needy`, which comes before it in the base order, would
- * not fit beside its value; the second best leads to a transfer, and is run before `idle`. */
+ * not fit next to its value; the second best leads to a transfer, and is run before `idle`. */
 TEST(nodes_are_tried_after_one_that_the_guard_refuses) {
   graph t;
   list_schedule s;

@@ -325,7 +325,7 @@ TEST(split_backwards_use_the_costs_of_stages_and_transfers) {
   }
 }
 
-/* Sum of step_s and span_s beside twice the work of a device, the mean over costs of all kinds; of
+/* Sum of step_s and span_s next to twice the work of a device, the mean over costs of all kinds; of
  * v-min with 16 devices, too, where its patterns differ more. */
 static double mean_score(const char *name) {
   static const double transfers[] = {0, 0.1, 0.3};

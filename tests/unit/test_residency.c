@@ -185,7 +185,7 @@ TEST(a_memory_limit_counts_the_work_memory_of_all_loaded_programs) {
   hp_program *large = large_user_of(d, "a", 8), *small = large_user_of(other, "a", 2);
   CHECK(bytes_there(d) <= LIMIT);
   make(d, "b", 3);
-  /* A late param of another mesh, which fits only beside its own small program. */
+  /* A late param of another mesh, which fits only next to its own small program. */
   CHECK_FAILS(hp_param_create(other, "c", HP_F32, (hp_shape){1, {10 * KIB}}),
               "of work memory of loaded programs; free the largest program");
   CHECK(bytes_there(d) <= LIMIT);
@@ -307,7 +307,7 @@ TEST(work_memory_grows_in_place) {
   backend_cpu.close(dev);
 }
 
-/* Sets the address space that the process may take beside what it has. */
+/* Sets the address space that the process may take besides what it has. */
 static void limit_room(uint64_t bytes) {
   struct rlimit most;
   CHECK(!getrlimit(RLIMIT_AS, &most));

@@ -104,7 +104,7 @@ static double work_of(int n, double *params) {
 }
 
 /* Those of one micro-batch lie in work memory; those of several are tensors of the device, and what
- * a micro-batch adds to them is nowhere beside them. */
+ * a micro-batch adds to them is nowhere next to them. */
 TEST(gradients_that_are_summed_need_no_work_memory) {
   double params, alone = work_of(1, &params);
   CHECK(alone >= params);

@@ -46,7 +46,7 @@ TEST(an_instruction_knows_what_its_waits_knew) {
   for (uint32_t i = 0; i < v.n; i++) CHECK_EQ(v.rank[i], i);
   uint32_t dead[3], use[] = {a, c};
   vclock_dead(&v, use, 2, dead);
-  CHECK_EQ(dead[0], e); /* b runs beside c */
+  CHECK_EQ(dead[0], e); /* b overlaps with c */
   CHECK_EQ(dead[1], VCLOCK_NEVER);
   CHECK_EQ(dead[2], d);
   vclock_free(&v);

@@ -1,5 +1,5 @@
 /* What tokenizers 0.23.3 makes of small tokenizers: the ids of a text with special tokens, and the
- * text of those ids.  `json` is a whole tokenizer.json, or, without "model", the members beside the
+ * text of those ids.  `json` is a whole tokenizer.json, or, without "model", the members besides the
  * byte-level model that test_tokenizer.c writes; ` stands for a double quote; NULL: as above. */
 /* clang-format off */
 static const struct {

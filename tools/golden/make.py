@@ -5,7 +5,7 @@
   python make.py --list
 
 A case folder is in the form of the golden cases: config.json, model.safetensors (or shards and their
-index), tokens.json, expect.safetensors.  See README.md beside this file.
+index), tokens.json, expect.safetensors.  See README.md next to this file.
 """
 import argparse
 import copy

@@ -1,4 +1,4 @@
-/* The kernels of convolution beside those of the packed GEMM, compiled once per instruction set
+/* The kernels of convolution besides those of the packed GEMM, compiled once per instruction set
  * (backend/cpu/isa/conv_gather.c). */
 #ifndef CONV_ISA_H
 #define CONV_ISA_H

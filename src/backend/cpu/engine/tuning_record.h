@@ -35,7 +35,7 @@ void tuning_record_print(const tuning_record *p, str *out);
  * engine as engine_find does. */
 hp_status tuning_record_parse(tuning_record *p, const char *text, size_t n, const char *name);
 
-/* --- on disk, beside compiled kernels (codegen/jit_cache.h) ------------------------------------
+/* --- on disk, next to compiled kernels (codegen/jit_cache.h) ------------------------------------
  *
  * A file holds the tuning of one machine: its name is the hash of what speed depends on (processor,
  * instruction set, threads, versions of the engines), its first lines say the same. */

@@ -60,7 +60,7 @@ typedef struct {
   void (*pack_rows)(float *to, int64_t pitch, const gemm_source *x);
   void (*pack_panels)(float *to, const gemm_source *x);
   hp_dtype own;  /* of a packed B that `block` reads in place */
-  hp_dtype ends; /* the type, beside f32, that `block` can store finished sums as; f32: none */
+  hp_dtype ends; /* the type, besides f32, that `block` can store finished sums as; f32: none */
   /* c[rows, cols] (f32, row stride ldc) continues its chains over the steps, or starts them from 0
    * where load is false.  a: packed rows; b: packs.  *ahead moves on.
    * target: of a block of one tile, or where finished sums are stored (then cols is a multiple of

@@ -3,7 +3,7 @@
  * Rows are sorted by their choice (stably, in the work memory), and each expert's rows are gathered
  * into the panels of the packed GEMM; experts that nobody chooses cost nothing.  Every element is
  * one chain of fused multiply-adds, over k, or in the gradient over rows in order of position: the
- * bits depend on no tile, thread, instruction set or on which rows are there beside. */
+ * bits depend on no tile, thread, instruction set or on which other rows are there. */
 #ifndef GROUPED_H
 #define GROUPED_H
 

@@ -154,7 +154,7 @@ static void prefetch_add_tiles(const bwd_keys *w, int64_t first) {
   }
 }
 
-/* What an item reads first: keys, as many as caches keep beside what is at work, and tiles. */
+/* What an item reads first: keys, as many as caches keep next to what is at work, and tiles. */
 static void prefetch_add_item(const bwd_keys *w) {
   const attn_job *j = w->j;
   int64_t keys = (w->to < j->s->Tk ? w->to : j->s->Tk) - w->from;

@@ -1,4 +1,4 @@
-/* Cross-entropy and its gradient.  A row goes by once, in blocks: beside the exponentials of one,
+/* Cross-entropy and its gradient.  A row goes by once, in blocks: besides the exponentials of one,
  * from the largest number so far, the largest of the next is found; a sum has 32 chains and a fixed
  * tree.  Exponentials are powers of 2, and their sum has the error that its terms have. */
 #include "backend/cpu/rows/rows_isa.h"
@@ -71,7 +71,7 @@ SIMD float largest_value(hp_dtype t, const largest *l) {
   return t == HP_BF16 ? v32_top_value(&l->half) : v16_max_lane(v16_max(l->top[0], l->top[1]));
 }
 
-/* The sum of e^(x - from) over elements i .. end.  Beside it the largest of those a block further
+/* The sum of e^(x - from) over elements i .. end.  Besides it the largest of those a block further
  * on, before n, is found. */
 SIMD v16f sum_block(hp_dtype t, const void *x, int64_t i, int64_t end, int64_t n, v16f from,
                     largest *next) {
