@@ -7,6 +7,7 @@
 #include "rt/device_mesh.h"
 #include "rt/op_times.h"
 #include "serve/session.h"
+#include "train/memory_limit.h"
 #include "train/step.h"
 #include "train/step_memory.h"
 
@@ -32,7 +33,8 @@ static bool has_weights(const char *dir) {
 }
 
 /* A model by its folder, or with random weights by its config.json alone. */
-static hp_status open_model(const bench_args *a, bool training, hp_device **d, lm **m) {
+static hp_status open_model(const bench_args *a, bool training, const cli_work *w, hp_device **d,
+                            lm **m) {
   hp_dtype t = HP_F32;
   if (!a->m.model) HP_FAIL(HP_ERR_ARG, "--model DIR or CONFIG.json is missing");
   if (a->m.dtype && !strcmp(a->m.dtype, "bf16")) t = HP_BF16;
@@ -48,6 +50,7 @@ static hp_status open_model(const bench_args *a, bool training, hp_device **d, l
     (*m)->groups = strategy_batch_shards(&s);
     st = strategy_apply(&s, *m, *d);
     if (!st) strategy_tell_rows(&s, bench_batch(a, training ? 4 : 1), 0);
+    if (!st) st = cli_resolve_limit(&a->m, *m, w);
     if (!st && has_weights(a->m.model)) st = lm_load(*m, a->m.model);
     else if (!st) st = lm_init(*m, (uint64_t)a->m.seed);
     if (st) lm_free(*m);
@@ -335,9 +338,19 @@ static hp_status add_sequences(const model_run *r, session *s) {
   return st;
 }
 
+static hp_status cache_options(const model_run *r, session_options *o) {
+  *o = (session_options){.sequences = r->B, .tokens = r->T};
+  if (r->work == BENCH_PROMPT) return HP_OK;
+  o->tokens += r->a->context + WARM_UP + r->n;
+  o->sparse = r->a->sparse;
+  return cli_kv_tier(&r->a->m, &o->offload);
+}
+
 static hp_status measure_prefill(model_run *r) {
   session *s;
-  HP_TRY(session_create(r->m, &(session_options){.sequences = r->B, .tokens = r->T}, &s));
+  session_options o;
+  HP_TRY(cache_options(r, &o));
+  HP_TRY(session_create(r->m, &o, &s));
   hp_status st = HP_OK;
   for (int64_t i = 0; !st && i < WARM_UP + r->n; i++) {
     st = add_sequences(r, s);
@@ -358,10 +371,8 @@ static hp_status measure_prefill(model_run *r) {
 /* Tokens after a prompt of T, one of each sequence at a time. */
 static hp_status measure_decode(model_run *r) {
   session *s;
-  session_options o = {.sequences = r->B,
-                       .tokens = r->T + r->a->context + WARM_UP + r->n,
-                       .sparse = r->a->sparse};
-  HP_TRY(cli_kv_tier(&r->a->m, &o.offload));
+  session_options o;
+  HP_TRY(cache_options(r, &o));
   HP_TRY(session_create(r->m, &o, &s));
   hp_status st = add_sequences(r, s);
   for (int64_t i = 0; !st && i < r->B && r->a->context; i++) st = session_skip(s, i, r->a->context);
@@ -394,13 +405,14 @@ static hp_status measure_limits(const bench_args *a, const strategy *by, hp_devi
 }
 
 /* The plan of a step of one micro-batch. */
-static hp_status plan_step(lm *m, const step_options *o, const micro_shape *shape, hp_device *d,
-                           hp_program_stats *out) {
+static hp_status plan_step(lm *m, const step_options *o, const micro_shape *shape, uint64_t limit,
+                           hp_device *d, hp_program_stats *out) {
   step_planner *p;
   step_memory s;
   planned_program step = {.shape = *shape, .micros = 1};
   HP_TRY(step_planner_create(m, o, &(step_work){&step, 1}, d, true, &p));
-  hp_status st = step_memory_plan(p, &s);
+  hp_status st = step_memory_share(p, &limit);
+  if (!st) st = step_memory_plan(p, &s);
   step_planner_free(p);
   if (!st) *out = s.stats;
   return st;
@@ -417,7 +429,7 @@ static hp_status measure_compile(const bench_args *a, const strategy *by, hp_dev
   HP_TRY(lm_create(a->m.model, NULL, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
   hp_status st = strategy_apply(by, m, d);
   micro_shape shape = {bench_batch(a, BENCH_TRAINED), a->seq};
-  if (!st) st = plan_step(m, &o, &shape, d, &s);
+  if (!st) st = plan_step(m, &o, &shape, a->m.memory_limit, d, &s);
   double total = time_now_s() - start;
   if (!st) {
     bench_row_begin(&r, a, "compile");
@@ -438,13 +450,34 @@ static hp_status measure_compile(const bench_args *a, const strategy *by, hp_dev
   return st;
 }
 
+/* Bytes of a device without a limit: of a step, or of a prompt and its cache. */
+static hp_status find_resident(const void *context, lm *m, uint64_t *bytes) {
+  const model_run *r = context;
+  session_options cache;
+  hp_memory memory;
+  if (r->work == BENCH_TRAIN) {
+    step_options o = step_options_of(r->a);
+    planned_program step = {{r->B, r->T}, r->a->accumulate};
+    step_planner *p;
+    HP_TRY(step_planner_create(m, &o, &(step_work){&step, 1}, m->d, false, &p));
+    hp_status st = step_memory_resident(p, bytes);
+    step_planner_free(p);
+    return st;
+  }
+  HP_TRY(cache_options(r, &cache));
+  HP_TRY(session_plan(m, &cache, r->T, &memory));
+  *bytes = memory.planned_bytes;
+  return HP_OK;
+}
+
 /* A kind that runs a model.  The limit's threads are made before the device, which binds the caller
  * to one core. */
 static hp_status run_model(model_run *r, hp_status (*kind)(model_run *)) {
   hp_device *d;
   HP_TRY(bench_machine_open(r->a, &r->k));
   pool_bind_caller(r->k.threads, false);
-  hp_status st = open_model(r->a, r->work == BENCH_TRAIN, &d, &r->m);
+  const cli_work work = {find_resident, r};
+  hp_status st = open_model(r->a, r->work == BENCH_TRAIN, &work, &d, &r->m);
   if (!st) {
     st = run_open(r);
     if (!st) st = kind(r);
@@ -492,5 +525,10 @@ static hp_status run_device(const bench_args *a,
   hp_device_close(d);
   return st;
 }
-hp_status bench_limits(const bench_args *a) { return run_device(a, measure_limits); }
+hp_status bench_limits(const bench_args *a) {
+  if (memory_limit_is_share(a->m.memory_limit))
+    HP_FAIL(HP_ERR_ARG,
+            "--memory-limit: no model runs, which could need less or more; write bytes");
+  return run_device(a, measure_limits);
+}
 hp_status bench_compile(const bench_args *a) { return run_device(a, measure_compile); }

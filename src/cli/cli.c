@@ -8,6 +8,7 @@
 #include "model/lm.h"
 #include "model/strategy.h"
 #include "model/tier_options.h"
+#include "train/memory_limit.h"
 #include "train/train_config.h"
 
 #include <ctype.h>
@@ -92,7 +93,8 @@ static bool store_value(const cli_option *o, const char *text) {
     return !strcmp(text, "true") || !strcmp(text, "false");
   case CLI_TEXT: *(const char **)o->to = text; return true;
   case CLI_NUM: return str_to_f64(text, o->to);
-  case CLI_SIZE: return train_parse_size(text, o->to);
+  case CLI_SIZE: return memory_size_parse(text, o->to);
+  case CLI_LIMIT: return memory_limit_parse(text, o->to);
   case CLI_INT:
   case CLI_COUNT:
     if (!str_to_i64(text, &i) || (o->kind == CLI_COUNT && i < 1)) return false;
@@ -107,7 +109,9 @@ static const char *const kind_words[] = {[CLI_FLAG] = "true or false, or nothing
                                          [CLI_COUNT] = "a whole number, 1 or more",
                                          [CLI_NUM] = "a number",
                                          [CLI_TEXT] = "text",
-                                         [CLI_SIZE] = "bytes, as 500000000 or 4GiB"};
+                                         [CLI_SIZE] = "bytes, as 500000000 or 4GiB",
+                                         [CLI_LIMIT] =
+                                             "bytes, as 500000000 or 4GiB, or 1% to 100%"};
 
 static const cli_option *find_option(const cli_spec *s, const char *name) {
   for (int i = 0; i < s->n; i++)
@@ -366,7 +370,7 @@ static hp_status read_device(const model_options *o, strategy *s, char *mesh,
     HP_FAIL(HP_ERR_ARG, "--deterministic %s: expected run or layout", bits);
   HP_TRY(strategy_parse(o->strategy, o->devices, s));
   *out = (hp_device_options){.threads = (int)o->threads,
-                             .memory_limit = o->memory_limit,
+                             .memory_limit = memory_limit_bytes(o->memory_limit),
                              .no_partial_sums = !strcmp(bits, "layout"),
                              .cluster = o->cluster,
                              .may_miss = true, /* a strategy has rules for all kinds of programs */
@@ -399,7 +403,16 @@ void cli_tell_rows(const model_options *o, int64_t rows, int64_t tokens) {
   else strategy_tell_rows(&s, rows, tokens);
 }
 
-hp_status cli_open_model(const model_options *o, bool training, hp_device **d, void **lm_out) {
+hp_status cli_resolve_limit(const model_options *o, lm *m, const cli_work *w) {
+  uint64_t resident;
+  if (!memory_limit_is_share(o->memory_limit)) return HP_OK;
+  HP_TRY(w->resident(w->context, m, &resident));
+  hp_device_set_memory_limit(m->d, memory_limit_resolve(o->memory_limit, resident));
+  return HP_OK;
+}
+
+hp_status cli_open_model(const model_options *o, bool training, const cli_work *w, hp_device **d,
+                         void **lm_out) {
   hp_dtype t = HP_F32;
   if (!o->model) HP_FAIL(HP_ERR_ARG, "--model DIR is missing");
   if (o->dtype && (!dtype_parse(o->dtype, &t) || (t != HP_F32 && t != HP_BF16)))
@@ -414,6 +427,7 @@ hp_status cli_open_model(const model_options *o, bool training, hp_device **d, v
   if (!st) {
     m->groups = strategy_batch_shards(&s);
     st = strategy_apply(&s, m, *d);
+    if (!st) st = cli_resolve_limit(o, m, w);
     if (!st) st = lm_load(m, o->model);
     if (st) lm_free(m);
   }

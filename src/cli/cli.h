@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "model/lm.h"
 
 typedef struct {
   const char *name;
@@ -16,7 +17,7 @@ typedef struct {
 #undef VERB
 extern const cli_verb cli_verbs[];
 
-typedef enum { CLI_FLAG, CLI_INT, CLI_COUNT, CLI_NUM, CLI_TEXT, CLI_SIZE } cli_kind;
+typedef enum { CLI_FLAG, CLI_INT, CLI_COUNT, CLI_NUM, CLI_TEXT, CLI_SIZE, CLI_LIMIT } cli_kind;
 typedef struct {
   const char *name; /* with the dashes: "--threads" */
   cli_kind kind;
@@ -99,7 +100,8 @@ typedef struct {
        "of matrix products: packed, onednn, openblas, or fastest, by measurement (default: "       \
        "packed)"},                                                                                 \
       {"--seed", CLI_INT, &(o).seed, "S", "of random numbers, where there are any (default: 0)"},  \
-      {"--memory-limit", CLI_SIZE, &(o).memory_limit, "BYTES", "hard limit, e.g. 4GiB"},           \
+      {"--memory-limit", CLI_LIMIT, &(o).memory_limit, "BYTES|50%",                                \
+       "hard limit of a device, e.g. 4GiB; 50%: of what it would use without a limit"},            \
       {"--offload", CLI_TEXT, &(o).offload, "auto|none|weights=host,kv=flash",                     \
        "what leaves a device's memory (default: auto, what the limit asks for)"},                  \
       {"--offload-policy", CLI_TEXT, &(o).offload_policy,                                          \
@@ -119,13 +121,20 @@ int cli_run_in_job(int (*run)(int argc, char **argv), int argc, char **argv);
  * that names it, and exit code 2. */
 void cli_name_file_faults(void);
 
-struct lm;
 struct strategy;
 /* The device of the options, whose strategy goes to *s. */
 hp_status cli_open_device(const model_options *o, bool plan_only, struct strategy *s,
                           hp_device **out);
-/* Opens the device and the model, with its weights; exit code in *code when it fails. */
-hp_status cli_open_model(const model_options *o, bool training, hp_device **d, void **lm_out);
+/* What a verb runs, for a memory limit that is a share of its bytes. */
+typedef struct {
+  hp_status (*resident)(const void *context, lm *m, uint64_t *bytes); /* without a limit */
+  const void *context;
+} cli_work;
+/* Sets the limit, if it is a share, before weights are loaded. */
+hp_status cli_resolve_limit(const model_options *o, lm *m, const cli_work *w);
+/* Opens the device and the model, with its weights. */
+hp_status cli_open_model(const model_options *o, bool training, const cli_work *w, hp_device **d,
+                         void **lm_out);
 /* HP_OFFLOAD_* of the cache of keys and values. */
 hp_status cli_kv_tier(const model_options *o, int *out);
 /* Warns of devices that have none of the sequences computed at a time, or none of their tokens

@@ -87,11 +87,37 @@ static hp_status score_group(lm *m, const token_ids *ids, int64_t *at, int64_t r
   return st;
 }
 
+/* Tokens of a window, and windows at once. */
+static void find_windows(const args *a, const lm *m, int64_t n, int64_t *width, int64_t *rows) {
+  *width = a->seq ? a->seq : m->c.max_length;
+  if (!a->seq && *width > n && n > 1) *width = n;
+  *rows = a->batch ? a->batch : *width > 0 && *width < BATCH_TOKENS ? BATCH_TOKENS / *width : 1;
+}
+
+typedef struct {
+  const args *a;
+  const token_ids *ids;
+} planned;
+
+/* Of the largest program. */
+static hp_status find_resident(const void *context, lm *m, uint64_t *bytes) {
+  const planned *p = context;
+  int64_t width, rows, n = (int64_t)p->ids->len;
+  hp_program_stats s;
+  find_windows(p->a, m, n, &width, &rows);
+  if (n < width * rows) rows = 1;
+  if (n < width) width = n;
+  if (width < 2) HP_FAIL(HP_ERR_INPUT, "too short (tokens: %lld)", (long long)n);
+  HP_TRY(lm_scorer_plan(m, rows, width, lm_token_losses, &s));
+  *bytes = s.memory.planned_bytes;
+  return HP_OK;
+}
+
 static hp_status run_eval(const args *a, lm *m, const token_ids *ids, score *sum) {
   lm_tokens all = {ids->at, (int64_t)ids->len};
-  int64_t width = a->seq ? a->seq : m->c.max_length, at = 0;
+  int64_t width, rows, at = 0;
+  find_windows(a, m, all.n, &width, &rows);
   if (width < 2) HP_FAIL(HP_ERR_ARG, "--seq %lld: expected 2 or more", (long long)width);
-  if (!a->seq && width > all.n && all.n > 1) width = all.n;
   for (int64_t i = 0; i < all.n; i++)
     if (all.ids[i] < 0 || all.ids[i] >= m->c.vocab)
       HP_FAIL(HP_ERR_INPUT, "token id %d is not in 0..%lld, the vocabulary of %s", all.ids[i],
@@ -103,7 +129,6 @@ static hp_status run_eval(const args *a, lm *m, const token_ids *ids, score *sum
     log_warn("--seq %lld is beyond the model's max_position_embeddings %lld", (long long)width,
              (long long)m->c.max_length);
   }
-  int64_t rows = a->batch ? a->batch : BATCH_TOKENS / width > 0 ? BATCH_TOKENS / width : 1;
   cli_tell_rows(&a->m, rows, 0);
   HP_TRY(score_group(m, ids, &at, rows, width, sum));
   HP_TRY(score_group(m, ids, &at, 1, width, sum));
@@ -164,9 +189,11 @@ int verb_eval(int argc, char **argv) {
   void *opened = NULL;
   token_ids ids = {0};
   score sum = {0};
+  const planned p = {&a, &ids};
+  const cli_work work = {find_resident, &p};
   hp_status st = a.m.model ? read_ids(&a, &ids)
                            : err_set(HP_ERR_ARG, __FILE__, __LINE__, "--model DIR is missing");
-  if (!st) st = cli_open_model(&a.m, false, &d, &opened);
+  if (!st) st = cli_open_model(&a.m, false, &work, &d, &opened);
   if (!st) st = run_eval(&a, opened, &ids, &sum);
   if (!st) st = print_score(&a, &sum);
   lm_free(opened);

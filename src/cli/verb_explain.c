@@ -18,6 +18,7 @@
 /* What is explained: a step of the configuration, and its plan. */
 typedef struct {
   const train_config *c;
+  train_config resolved; /* *c: its memory limit is in bytes */
   lm *m;
   hp_device *d;
   planned_program work[2];
@@ -253,13 +254,19 @@ static hp_status print_answer(subject *s, const question *q, const char *text) {
   return memory ? print_limits(s) : HP_OK;
 }
 
-static hp_status explain_plan(subject *s, const question *q) {
-  char *text = NULL;
+/* Also makes the memory limit a number of bytes. */
+static hp_status open_planner(subject *s, const char *dump, bool tell) {
   step_options o = trainer_step_options(s->c);
   step_work work = find_work(s);
-  o.compile.dump_dir = q->dump;
+  o.compile.dump_dir = dump;
+  HP_TRY(step_planner_create(s->m, &o, &work, s->d, tell, &s->planner));
+  return step_memory_share(s->planner, &s->resolved.is.memory_limit);
+}
+
+static hp_status explain_plan(subject *s, const question *q) {
+  char *text = NULL;
   if (q->dump) HP_TRY(dir_create(q->dump));
-  HP_TRY(step_planner_create(s->m, &o, &work, s->d, true, &s->planner));
+  HP_TRY(open_planner(s, q->dump, true));
   HP_TRY(step_memory_plan(s->planner, &s->memory));
   hp_status st = view_plan(s, q, &text);
   if (!st) st = print_answer(s, q, text);
@@ -268,11 +275,13 @@ static hp_status explain_plan(subject *s, const question *q) {
 }
 
 static hp_status explain_config(const train_config *c, const question *q) {
-  subject s = {.c = c};
+  subject s = {.resolved = *c};
+  s.c = &s.resolved;
   bool plan = !asks_for(q, "time");
   train_config_tell(c);
   hp_status st = trainer_open_model(c, plan, &s.d, &s.m);
-  if (!st) st = plan ? explain_plan(&s, q) : explain_time(c, s.m, q);
+  if (!st && !plan) st = open_planner(&s, NULL, false);
+  if (!st) st = plan ? explain_plan(&s, q) : explain_time(s.c, s.m, q);
   step_planner_free(s.planner);
   lm_free(s.m);
   hp_device_close(s.d);

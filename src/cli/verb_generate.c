@@ -3,6 +3,7 @@
 #include "base/thread.h"
 #include "cli/cli.h"
 #include "serve/generate.h"
+#include "serve/session.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -67,20 +68,22 @@ static hp_status print_json(const lm_tokens *prompt, const generation_result *r)
   return st;
 }
 
+static hp_status read_prompt(const args *a, const tokenizer *t, lm_tokens *out) {
+  token_ids ids = {0};
+  if (a->tokens) return cli_parse_ids(a->tokens, &out->ids, &out->n);
+  hp_status st = tokenizer_encode(t, a->prompt, strlen(a->prompt), TOKENIZE_SPECIAL, &ids);
+  *out = (lm_tokens){ids.at, (int64_t)ids.len};
+  return st;
+}
+
 /* --- one prompt ------------------------------------------------------------------------------- */
 
 static hp_status run_generation(const args *a, lm *m, const tokenizer *t, double load_s) {
   generation g;
   generation_result r = {0};
   lm_tokens prompt = {0};
-  token_ids ids = {0};
   HP_TRY(read_settings(a, m, &g));
-  hp_status st;
-  if (a->tokens) st = cli_parse_ids(a->tokens, &prompt.ids, &prompt.n);
-  else {
-    st = tokenizer_encode(t, a->prompt, strlen(a->prompt), TOKENIZE_SPECIAL, &ids);
-    prompt = (lm_tokens){ids.at, (int64_t)ids.len};
-  }
+  hp_status st = read_prompt(a, t, &prompt);
   const char *prompt_text = a->prompt;
   if (!a->m.json && t) {
     g.piece = show_piece;
@@ -168,6 +171,43 @@ static hp_status run_prompts(const args *a, lm *m, const tokenizer *t, double lo
   return st;
 }
 
+/* --- memory without a limit ------------------------------------------------------------------- */
+
+typedef struct {
+  const args *a;
+  tokenizer *const *t;
+} planned;
+
+static hp_status find_longest(const planned *p, int64_t *longest, int64_t *n) {
+  prompts all = {0};
+  lm_tokens one = {0};
+  hp_status st =
+      p->a->prompts ? read_prompts(p->a->prompts, *p->t, &all) : read_prompt(p->a, *p->t, &one);
+  *n = p->a->prompts ? (int64_t)all.prompt.len : 1;
+  *longest = one.n;
+  for (size_t i = 0; i < all.prompt.len; i++)
+    if (all.prompt.at[i].n > *longest) *longest = all.prompt.at[i].n;
+  mem_free(one.ids);
+  free_prompts(&all);
+  return st;
+}
+
+static hp_status find_resident(const void *context, lm *m, uint64_t *bytes) {
+  const planned *p = context;
+  generation g;
+  hp_memory memory;
+  int64_t longest, n;
+  HP_TRY(read_settings(p->a, m, &g));
+  HP_TRY(find_longest(p, &longest, &n));
+  const session_options o = {.sequences = n,
+                             .tokens = longest + g.max_new_tokens,
+                             .bytes = g.cache,
+                             .sparse = g.sparse};
+  HP_TRY(session_plan(m, &o, longest, &memory));
+  *bytes = memory.planned_bytes;
+  return HP_OK;
+}
+
 int verb_generate(int argc, char **argv) {
   args a = {.temperature = not_given,
             .top_p = not_given,
@@ -212,11 +252,13 @@ int verb_generate(int argc, char **argv) {
   hp_device *d = NULL;
   void *opened = NULL;
   tokenizer *t = NULL;
+  const planned p = {&a, &t};
+  const cli_work work = {find_resident, &p};
   hp_status st =
       a.m.model ? HP_OK : err_set(HP_ERR_ARG, __FILE__, __LINE__, "--model DIR is missing");
   if (!st && (!a.tokens || has_tokenizer(a.m.model))) st = tokenizer_load(a.m.model, &t);
   double start = time_now_s();
-  if (!st) st = cli_open_model(&a.m, false, &d, &opened);
+  if (!st) st = cli_open_model(&a.m, false, &work, &d, &opened);
   if (!st) cli_tell_rows(&a.m, 1, 1);
   double load_s = time_now_s() - start;
   if (!st)

@@ -145,6 +145,25 @@ static hp_status write_grads(lm *m, const args *a, const lm_tokens *x) {
   return st;
 }
 
+typedef struct {
+  const sequences *s;
+  bool grads;
+} planned;
+
+/* Of the longest sequence. */
+static hp_status find_resident(const void *context, lm *m, uint64_t *bytes) {
+  const planned *p = context;
+  int64_t longest = 0;
+  hp_program_stats s;
+  for (size_t i = 0; i < p->s->seq.len; i++) {
+    HP_TRY(lm_check_tokens(m, &p->s->seq.at[i]));
+    if (p->s->seq.at[i].n > longest) longest = p->s->seq.at[i].n;
+  }
+  HP_TRY(p->grads ? lm_grads_plan(m, longest, &s) : lm_logits_plan(m, longest, &s));
+  *bytes = s.memory.planned_bytes;
+  return HP_OK;
+}
+
 static int run_logits(int argc, char **argv, bool grads) {
   args a = {0};
   const char *rest[256];
@@ -178,9 +197,11 @@ static int run_logits(int argc, char **argv, bool grads) {
   sequences s = {0};
   hp_device *d = NULL;
   void *opened = NULL;
+  const planned p = {&s, grads};
+  const cli_work work = {find_resident, &p};
   hp_status st = file_check_target(a.out);
   if (!st) st = read_sequences(&a, &s);
-  if (!st) st = cli_open_model(&a.m, grads, &d, &opened);
+  if (!st) st = cli_open_model(&a.m, grads, &work, &d, &opened);
   if (!st) cli_tell_rows(&a.m, 1, 0);
   lm *m = opened;
   if (!st) st = grads ? write_grads(m, &a, &s.seq.at[0]) : write_logits(m, &a, &s);

@@ -39,14 +39,32 @@ static hp_status compile_graph(lm *m, model_build *b, int64_t length, hp_program
   return hp_compile(b->g, m->d, NULL, out);
 }
 
+/* The same graph, planned. */
+static hp_status plan_graph(lm *m, model_build *b, hp_program_stats *out) {
+  HP_TRY(hp_graph_status(b->g));
+  return b->failed ? HP_ERR_OOM : hp_plan(b->g, m->d, NULL, out);
+}
+
+static hp_status begin_logits(lm *m, int64_t n, model_build *b) {
+  HP_TRY(lm_graph_begin(m, 1, n, NULL, n, b));
+  hp_output(b->g, "logits", lm_head(b, m->c.family->hidden(b)));
+  return HP_OK;
+}
+
+hp_status lm_logits_plan(lm *m, int64_t n, hp_program_stats *out) {
+  model_build b;
+  HP_TRY(begin_logits(m, n, &b));
+  hp_status st = plan_graph(m, &b, out);
+  lm_graph_end(&b);
+  return st;
+}
+
 hp_status lm_logits(lm *m, const lm_tokens *t, float *logits) {
   model_build b;
   hp_program *p = NULL;
   HP_TRY(lm_check_tokens(m, t));
-  hp_status st = lm_graph_begin(m, 1, t->n, NULL, t->n, &b);
-  HP_TRY(st);
-  hp_output(b.g, "logits", lm_head(&b, m->c.family->hidden(&b)));
-  st = compile_graph(m, &b, t->n, &p);
+  HP_TRY(begin_logits(m, t->n, &b));
+  hp_status st = compile_graph(m, &b, t->n, &p);
   lm_graph_end(&b);
   HP_TRY(st);
   int32_t *positions = make_positions(1, t->n);
@@ -72,7 +90,8 @@ static hp_tensor build_losses(const lm *m, model_build *b, lm_losses *of) {
   return of(b->g, logits, labels);
 }
 
-static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
+/* The program, or with `plan` its memory. */
+static hp_status build_grads(lm *m, int64_t T, hp_program **out, hp_program_stats *plan) {
   model_build b;
   HP_TRY(lm_graph_begin(m, 1, T, NULL, T, &b));
   if (m->c.moe.balance > 0)
@@ -93,7 +112,7 @@ static hp_status build_grads(lm *m, int64_t T, hp_program **out) {
     snprintf(name, sizeof name, "grad.%s", m->params.at[i].name);
     hp_output(b.g, name, hp_cast(b.g, grad[i], HP_F32));
   }
-  if (!st) st = compile_graph(m, &b, T, out);
+  if (!st) st = plan ? plan_graph(m, &b, plan) : compile_graph(m, &b, T, out);
   mem_free(wrt);
   mem_free(grad);
   lm_graph_end(&b);
@@ -143,7 +162,7 @@ hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out) {
   hp_program *p;
   HP_TRY(lm_check_tokens(m, t));
   if (t->n < 2) HP_FAIL(HP_ERR_ARG, "one token has no next token to predict; give at least two");
-  HP_TRY(build_grads(m, t->n, &p));
+  HP_TRY(build_grads(m, t->n, &p, NULL));
   lm_gradients g = {.grad = mem_calloc(m->trained, sizeof *g.grad)};
   hp_status st = g.grad ? HP_OK : HP_ERR_OOM;
   for (size_t i = 0; !st && i < m->trained; i++) {
@@ -156,6 +175,10 @@ hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out) {
   if (st) lm_gradients_free(m, &g);
   else *out = g;
   return st;
+}
+
+hp_status lm_grads_plan(lm *m, int64_t n, hp_program_stats *out) {
+  return build_grads(m, n, NULL, out);
 }
 
 void lm_gradients_free(const lm *m, lm_gradients *g) {
@@ -177,6 +200,14 @@ hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, lm_losses *of, model
   HP_TRY(lm_graph_begin(m, B, T, NULL, T, b));
   hp_output(b->g, "losses", build_losses(m, b, of));
   return HP_OK;
+}
+
+hp_status lm_scorer_plan(lm *m, int64_t B, int64_t T, lm_losses *of, hp_program_stats *out) {
+  model_build b;
+  HP_TRY(lm_score_begin(m, B, T, of, &b));
+  hp_status st = plan_graph(m, &b, out);
+  lm_graph_end(&b);
+  return st;
 }
 
 hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, lm_scorer **out) {

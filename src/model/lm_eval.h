@@ -15,6 +15,8 @@ hp_status lm_check_tokens(const lm *m, const lm_tokens *t);
 
 /* logits [n, V]. */
 hp_status lm_logits(lm *m, const lm_tokens *t, float *logits);
+/* Memory of the program for n tokens; needs no weights. */
+hp_status lm_logits_plan(lm *m, int64_t n, hp_program_stats *out);
 
 typedef struct {
   float loss;   /* mean of the n - 1 next-token losses, and the experts' balance where config.json
@@ -23,6 +25,7 @@ typedef struct {
 } lm_gradients;
 /* HP_ERR_NUMERIC if the loss or a gradient is not finite. */
 hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out);
+hp_status lm_grads_plan(lm *m, int64_t n, hp_program_stats *out);
 void lm_gradients_free(const lm *m, lm_gradients *g);
 
 /* Losses [B,T] of labels i32 [B,T], by logits [B,T,V]; where a label counts nothing it is -100. */
@@ -36,6 +39,7 @@ typedef struct lm_scorer lm_scorer;
 hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, lm_losses *of, model_build *b);
 hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, lm_scorer **out);
 void lm_scorer_free(lm_scorer *s);
+hp_status lm_scorer_plan(lm *m, int64_t B, int64_t T, lm_losses *of, hp_program_stats *out);
 /* ids and labels [B,T]; label -100 is not counted.  loss [B,T]: of every position. */
 hp_status lm_scorer_run(lm_scorer *s, const int32_t *ids, const int32_t *labels, float *loss);
 

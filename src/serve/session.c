@@ -320,6 +320,27 @@ hp_status session_feed(session *s, const session_tokens *t, int64_t n, float *lo
   return st;
 }
 
+hp_status session_plan(lm *m, const session_options *o, int64_t prompt, hp_memory *out) {
+  session *s = NULL;
+  session_options on_device = *o;
+  int64_t n = o->sequences;
+  on_device.offload = HP_OFFLOAD_NONE;
+  *out = (hp_memory){0};
+  HP_TRY(session_create(m, &on_device, &s));
+  session_tokens *t = mem_calloc((size_t)n, sizeof *t);
+  session_work w = {.t = t, .n = n, .left = mem_calloc((size_t)n, sizeof *w.left)};
+  hp_status st = t && w.left ? HP_OK : HP_ERR_OOM;
+  for (int64_t i = 0; !st && i < n; i++) {
+    st = session_add(s, &t[i].sequence);
+    w.left[i] = prompt;
+  }
+  if (!st) st = session_plan_work(s, &w, out);
+  mem_free(t);
+  mem_free(w.left);
+  session_free(s);
+  return st;
+}
+
 hp_status session_skip(session *s, int64_t i, int64_t n) {
   HP_TRY(check_sequence(s, i));
   sequence *q = &s->all.at[i];

@@ -28,6 +28,10 @@ typedef struct {
 hp_status session_create(lm *m, const session_options *o, session **out);
 void session_free(session *s);
 
+/* Memory of the larger program, for prompts of so many tokens or one more token of each sequence,
+ * with the cache on the device; needs no weights, and leaves nothing there. */
+hp_status session_plan(lm *m, const session_options *o, int64_t prompt, hp_memory *out);
+
 /* A sequence without tokens; its number is reused after its end. */
 hp_status session_add(session *s, int64_t *sequence);
 /* One with the same tokens.  It shares their blocks, until either of them writes. */

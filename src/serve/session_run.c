@@ -17,18 +17,23 @@ void session_free_programs(session *s) {
   s->last = NULL;
 }
 
-/* The program for chunks of T tokens: logits of the row that the input `row` names, of each
- * sequence. */
-static hp_status compile(session *s, const session_shape *x, hp_program **out) {
-  model_build b;
-  int64_t width = s->m->c.hidden, tokens = s->blocks * CACHE_BLOCK;
+/* The graph for chunks of T tokens: logits of the row that the input `row` names, of each
+ * sequence.  End it with lm_graph_end, also after failures. */
+static hp_status begin_chunk(const session *s, const session_shape *x, model_build *b) {
   int64_t B = s->groups * x->rows, T = x->T;
-  HP_TRY(lm_graph_begin(s->m, B, T, &x->cache, tokens, &b));
-  hp_tensor row = hp_input(b.g, "row", HP_I32, (hp_shape){2, {B, 1}});
-  hp_tensor h = hp_reshape(b.g, s->m->c.family->hidden(&b), (hp_shape){2, {B * T, width}});
-  hp_output(b.g, "logits", lm_head(&b, hp_embedding(b.g, h, row, -1)));
-  hp_status st = hp_graph_status(b.g);
-  if (!st && b.failed) st = HP_ERR_OOM;
+  HP_TRY(lm_graph_begin(s->m, B, T, &x->cache, s->blocks * CACHE_BLOCK, b));
+  hp_tensor row = hp_input(b->g, "row", HP_I32, (hp_shape){2, {B, 1}});
+  hp_shape flat = {2, {B * T, s->m->c.hidden}};
+  hp_tensor h = hp_reshape(b->g, s->m->c.family->hidden(b), flat);
+  hp_output(b->g, "logits", lm_head(b, hp_embedding(b->g, h, row, -1)));
+  hp_status st = hp_graph_status(b->g);
+  return !st && b->failed ? HP_ERR_OOM : st;
+}
+
+static hp_status compile(session *s, const session_shape *x, hp_program **out) {
+  model_build b = {0};
+  int64_t tokens = s->blocks * CACHE_BLOCK;
+  hp_status st = begin_chunk(s, x, &b);
   if (!st) st = lm_make_buffers(s->m, &b, s->prompt);
   if (!st) st = hp_compile(b.g, s->m->d, NULL, out);
   lm_graph_end(&b);
@@ -189,6 +194,25 @@ static hp_status choose_program(session *s, const session_work *w, session_shape
     err_clear();
     s->slots_max = x->cache.slots / 2;
   }
+}
+
+static hp_status plan_shape(const session *s, const session_work *w, session_shape *x,
+                            hp_memory *out) {
+  model_build b = {0};
+  hp_program_stats stats;
+  choose_cache(s, w, x);
+  hp_status st = begin_chunk(s, x, &b);
+  if (!st) st = hp_plan(b.g, s->m->d, NULL, &stats);
+  lm_graph_end(&b);
+  if (!st && stats.memory.planned_bytes > out->planned_bytes) *out = stats.memory;
+  return st;
+}
+
+hp_status session_plan_work(const session *s, const session_work *w, hp_memory *out) {
+  session_shape prompt = {0}, token = {.rows = round_rows(count_rows(s, w, 1), 1), .T = 1};
+  prompt.T = choose_chunk(s, w, &prompt.rows);
+  HP_TRY(plan_shape(s, w, &prompt, out));
+  return plan_shape(s, w, &token, out);
 }
 
 typedef struct {

@@ -47,6 +47,8 @@ typedef struct {
   int64_t *row;  /* of t[i] in the batch of this chunk; -1: it is not in it */
 } session_work;
 
+/* Memory of the larger program for the first chunk, or one token of each, if it is more. */
+hp_status session_plan_work(const session *s, const session_work *w, hp_memory *out);
 /* One chunk of the feed, of some of its sequences; there must be blocks for all of it. */
 hp_status session_run_chunk(session *s, session_work *w, float *logits);
 /* Rotary tables that depend on the prompt's length, for a prompt of `length`. */

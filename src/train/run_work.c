@@ -44,10 +44,10 @@ static hp_status add_evaluations(work_list *l, const train_data *d) {
   return HP_OK;
 }
 
-hp_status run_work_find(train_data *d, bool evaluates, run_work *out) {
+hp_status run_work_find(train_data *d, bool trains, bool evaluates, run_work *out) {
   work_list l = {.out = out};
   *out = (run_work){0};
-  hp_status st = add_steps(&l, d);
+  hp_status st = trains ? add_steps(&l, d) : HP_OK;
   if (!st && evaluates) st = add_evaluations(&l, d);
   map_free(&l.known);
   return st;

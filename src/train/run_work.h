@@ -10,12 +10,12 @@
 #include "train/train_data.h"
 
 typedef struct {
-  VEC(planned_program) programs; /* each once; the first is the longest step */
+  VEC(planned_program) programs; /* each once; the first is the longest step, if there is one */
 } run_work;
 
-/* Of all steps of d->order, and of the evaluations of all sets if the run evaluates.  Free with
- * run_work_free, also after a failure. */
-hp_status run_work_find(train_data *d, bool evaluates, run_work *out);
+/* Of all steps of d->order if the run trains, and of the evaluations of all sets if it evaluates.
+ * Free with run_work_free, also after a failure. */
+hp_status run_work_find(train_data *d, bool trains, bool evaluates, run_work *out);
 void run_work_free(run_work *w);
 
 #endif

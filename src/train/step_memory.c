@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "base/units.h"
 #include "train/losses.h"
+#include "train/memory_limit.h"
 #include "train/step_choice.h"
 
 struct step_planner {
@@ -317,15 +318,21 @@ static hp_status find_least(step_planner *p, plan_clock *c, step_limits *out) {
   return HP_OK;
 }
 
+static hp_status find_resident(step_planner *p, uint64_t *out) {
+  all_plans all;
+  hp_device_set_memory_limit(p->d, 0);
+  HP_TRY(plan_all(p, &all));
+  *out = all.memory.planned_bytes;
+  return HP_OK;
+}
+
 static hp_status find_limits(step_planner *p, double seconds, step_limits *out) {
   /* plans that have to keep to a limit take about so many times as long as those without one */
   enum { LIMITED = 8 };
   plan_clock c = {.end_s = time_processor_s() + seconds};
   all_plans all;
   clock_begin(&c);
-  hp_device_set_memory_limit(p->d, 0);
-  HP_TRY(plan_all(p, &all));
-  out->resident = all.memory.planned_bytes;
+  HP_TRY(find_resident(p, &out->resident));
   clock_end(&c);
   c.longest_s *= LIMITED;
   if (!clock_begin(&c)) return HP_OK;
@@ -335,6 +342,23 @@ static hp_status find_limits(step_planner *p, double seconds, step_limits *out) 
   out->enough = all.memory.planned_bytes;
   clock_end(&c);
   return find_least(p, &c, out);
+}
+
+hp_status step_memory_resident(step_planner *p, uint64_t *out) {
+  step_update_when update = options_of(p)->update;
+  if (update == UPDATE_AUTO) step_ways_set_update(&p->ways, UPDATE_AT_END);
+  hp_status st = find_resident(p, out);
+  step_ways_set_update(&p->ways, update);
+  return st;
+}
+
+hp_status step_memory_share(step_planner *p, uint64_t *limit) {
+  uint64_t resident;
+  if (!memory_limit_is_share(*limit)) return HP_OK;
+  HP_TRY(step_memory_resident(p, &resident));
+  *limit = memory_limit_resolve(*limit, resident);
+  hp_device_set_memory_limit(p->d, *limit);
+  return HP_OK;
 }
 
 hp_status step_memory_limits(step_planner *p, uint64_t limit, double seconds, step_limits *out) {

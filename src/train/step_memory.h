@@ -45,6 +45,11 @@ typedef struct {
   uint64_t resident; /* of all programs without any limit */
   uint64_t least, enough;
 } step_limits;
+/* Bytes of a device for all programs without any limit; takes the limit off the device. */
+hp_status step_memory_resident(step_planner *p, uint64_t *out);
+/* Replaces a share of the resident bytes by its bytes, which are told, and sets it as the limit of
+ * the device; a limit in bytes stays. */
+hp_status step_memory_share(step_planner *p, uint64_t *limit);
 /* Sets the memory limit of the device. */
 hp_status step_memory_limits(step_planner *p, uint64_t limit, double seconds, step_limits *out);
 

@@ -1,6 +1,7 @@
 #include "train/train_config.h"
 
 #include "base/yaml.h"
+#include "train/memory_limit.h"
 #include "train/train_paths.h"
 
 #include <math.h>
@@ -8,42 +9,6 @@
 #include <string.h>
 
 /* --- values ----------------------------------------------------------------------------------- */
-
-bool train_parse_size(const char *text, uint64_t *out) {
-  static const struct {
-    const char *name;
-    double bytes;
-  } unit[] = {{"", 1},
-              {"B", 1},
-              {"K", 1024.0},
-              {"KB", 1e3},
-              {"KiB", 1024.0},
-              {"M", 1048576.0},
-              {"MB", 1e6},
-              {"MiB", 1048576.0},
-              {"G", 1073741824.0},
-              {"GB", 1e9},
-              {"GiB", 1073741824.0},
-              {"T", 1099511627776.0},
-              {"TB", 1e12},
-              {"TiB", 1099511627776.0}};
-  size_t n = strspn(text, "0123456789.");
-  char number[32];
-  if (!n || n >= sizeof number) return false;
-  memcpy(number, text, n);
-  number[n] = 0;
-  double x;
-  if (!str_to_f64(number, &x)) return false;
-  const char *rest = text + n + strspn(text + n, " ");
-  for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
-    if (!strcmp(rest, unit[i].name)) {
-      double bytes = x * unit[i].bytes;
-      if (!(bytes >= 1 && bytes < 9e18)) return false;
-      *out = (uint64_t)bytes;
-      return true;
-    }
-  return false;
-}
 
 /* What is no choice of a key is not known where all that are known are listed; else it may be one
  * that is not built. */
@@ -94,8 +59,21 @@ static hp_status read_size(const tree_node *v, uint64_t *out) {
     *out = (uint64_t)v->integer;
     return HP_OK;
   }
-  if (v->kind != TREE_STRING || !train_parse_size(v->string, out))
+  if (v->kind != TREE_STRING || !memory_size_parse(v->string, out))
     TREE_FAIL(v, "expected a size above 0 such as 16GiB, 512MiB or a number of bytes, found %s",
+              tree_what(v).text);
+  return HP_OK;
+}
+
+static hp_status read_limit(const tree_node *v, uint64_t *out) {
+  if (v->kind == TREE_INT && v->integer > 0) {
+    *out = (uint64_t)v->integer;
+    return HP_OK;
+  }
+  if (v->kind != TREE_STRING || !memory_limit_parse(v->string, out))
+    TREE_FAIL(v,
+              "expected a size above 0 such as 16GiB or a number of bytes, or a share of the bytes "
+              "that are needed without a limit, from 1%% to 100%%, found %s",
               tree_what(v).text);
   return HP_OK;
 }
@@ -124,6 +102,7 @@ static hp_status read_value(const train_key *k, const tree_node *v, void *out) {
   case TRAIN_TEXT: return tree_as_string(v, out);
   case TRAIN_CHOICE: return read_choice(k, v, out);
   case TRAIN_SIZE: return read_size(v, out);
+  case TRAIN_LIMIT: return read_limit(v, out);
   case TRAIN_NODE: *(const tree_node **)out = v; return HP_OK;
   }
   return HP_ERR_INTERNAL;

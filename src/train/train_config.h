@@ -24,6 +24,7 @@ typedef enum {
   TRAIN_TEXT,
   TRAIN_CHOICE, /* int: the index among the choices */
   TRAIN_SIZE,   /* uint64_t bytes, 0 = null */
+  TRAIN_LIMIT,  /* the same, or a share: train/memory_limit.h */
   TRAIN_NODE
 } train_type;
 typedef enum {
@@ -145,6 +146,7 @@ typedef struct {
 #define FIELD_TEXT                   const char *
 #define FIELD_CHOICE                 int
 #define FIELD_SIZE                   uint64_t
+#define FIELD_LIMIT                  uint64_t
 #define FIELD_NODE                   const tree_node *
 #define USED(group, name, type, ...) FIELD_##type name;
 #define NEUTRAL(...)
@@ -162,7 +164,7 @@ typedef struct {
   struct {
     hp_dtype compute; /* HP_F32 or HP_BF16 */
     train_recompute recompute;
-    uint64_t memory_limit; /* bytes, 0 = none */
+    uint64_t memory_limit; /* bytes, 0 = none; a share until the run knows its bytes */
     tier_options tiers;
     train_deepspeed deepspeed;
     struct strategy strategy;
@@ -233,9 +235,6 @@ void train_config_print_value(const train_config *c, int key, str *out);
 void train_config_print(const train_config *c, str *out);
 /* The section "keys" of `hyper train --help`. */
 void train_config_print_help(str *out);
-
-/* Bytes of "16GiB", "512MB", "1.5G", "1048576"; false for other forms. */
-bool train_parse_size(const char *text, uint64_t *out);
 
 /* train_batch_size.c: fills config.is.batch; the mesh is decided. */
 hp_status train_batch_size_decide(train_config *c);

@@ -1,5 +1,6 @@
 /* The configuration as YAML, and the help on its keys. */
 #include "base/json.h"
+#include "train/memory_limit.h"
 #include "train/train_config.h"
 
 #include <math.h>
@@ -46,9 +47,11 @@ void train_config_print_value(const train_config *c, int key, str *out) {
     str_add_char(out, '"');
     return;
   }
+  case TRAIN_LIMIT:
   case TRAIN_SIZE: {
     uint64_t x = *(const uint64_t *)field;
-    if (x) str_printf(out, "%llu", (unsigned long long)x);
+    if (memory_limit_is_share(x)) str_printf(out, "%g%%", memory_limit_percent(x));
+    else if (x) str_printf(out, "%llu", (unsigned long long)x);
     else str_add(out, "null");
     return;
   }

@@ -1,6 +1,7 @@
 #include "train/train_mesh.h"
 
 #include "base/log.h"
+#include "train/memory_limit.h"
 #include "train/train_pipeline.h"
 
 #include <fnmatch.h>
@@ -135,7 +136,7 @@ bool train_mesh_is_many(const train_config *c) {
 hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out) {
   char text[STRATEGY_TEXT];
   hp_device_options o = {.threads = (int)c->threads,
-                         .memory_limit = c->is.memory_limit,
+                         .memory_limit = memory_limit_bytes(c->is.memory_limit),
                          .cluster = c->parallel.cluster,
                          .no_partial_sums = c->is.no_partial_sums,
                          .engine = c->is.engine,

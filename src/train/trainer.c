@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "ckpt/manifest.h"
 #include "train/agree.h"
+#include "train/memory_limit.h"
 #include "train/run_work.h"
 #include "train/shared_folder.h"
 #include "train/signals.h"
@@ -48,24 +49,32 @@ static int64_t short_micros_of(const sampler *s) {
   return s->micro_per_epoch > s->spec.accumulation && s->steps >= s->steps_per_epoch ? left : 0;
 }
 
-/* A memory limit that is too small is refused with the least that does for all steps and
- * evaluations of the run, before any is taken. */
-static hp_status check_limit(const train_config *c, train_data *d, run_model *m, int64_t steps) {
+/* Plans the work under the limit of the configuration, of which a share becomes bytes.  One that is
+ * too small for the steps and evaluations of a run is refused with the least that does. */
+static hp_status plan_work(train_config *c, const step_work *all, bool trains, run_model *m) {
   step_options o = trainer_step_options(c);
-  step_planner *p = NULL;
+  step_planner *p;
   step_memory memory;
-  run_work w;
-  if (!c->is.memory_limit || !steps) return HP_OK;
-  const char *before = milestone_set_activity("planning steps and evaluations");
-  hp_status st = run_work_find(d, trainer_evaluates(c), &w);
-  step_work all = {w.programs.at, (int64_t)w.programs.len};
-  if (!st) st = step_planner_create(m->m, &o, &all, m->d, false, &p);
-  if (!st) st = step_memory_plan(p, &memory);
+  HP_TRY(step_planner_create(m->m, &o, all, m->d, false, &p));
+  hp_status st = step_memory_share(p, &c->is.memory_limit);
+  if (!st && trains) st = step_memory_plan(p, &memory);
   step_planner_free(p);
-  if (!st) {
-    m->fits = !memory.moves;
-    m->evaluation_first = memory.moves && !w.programs.at[memory.largest].micros;
-  }
+  if (st || !trains) return st;
+  m->fits = !memory.moves;
+  m->evaluation_first = memory.moves && !all->at[memory.largest].micros;
+  return HP_OK;
+}
+
+/* Before anything is loaded.  A run without steps only evaluates. */
+static hp_status check_limit(train_config *c, train_data *d, run_model *m, int64_t steps) {
+  run_work w;
+  bool share = memory_limit_is_share(c->is.memory_limit);
+  if (!c->is.memory_limit || (!steps && !share)) return HP_OK;
+  const char *before = milestone_set_activity("planning steps and evaluations");
+  hp_status st = run_work_find(d, steps, !steps || trainer_evaluates(c), &w);
+  step_work all = {w.programs.at, (int64_t)w.programs.len};
+  if (!st && !all.n) c->is.memory_limit = 0; /* nothing runs */
+  else if (!st) st = plan_work(c, &all, steps, m);
   run_work_free(&w);
   milestone_set_activity(before);
   return st;
@@ -100,7 +109,7 @@ hp_status trainer_open_model(const train_config *c, bool plan, hp_device **d, lm
   return train_mesh_apply(c, *m, *d);
 }
 
-static hp_status open_model(const train_config *c, train_data *d, int64_t steps, run_model *m) {
+static hp_status open_model(train_config *c, train_data *d, int64_t steps, run_model *m) {
   HP_TRY(trainer_open_model(c, false, &m->d, &m->m));
   HP_TRY(train_config_check_model(c, m->m->c.max_length));
   HP_TRY(train_data_check_vocab(d, m->m->c.vocab));

@@ -194,3 +194,57 @@ for verb in "eval --tokens $prompt" "logits --tokens $prompt --out l"; do
   same_file out want
 done
 same_file l l.want
+
+it "a limit may be a share of what is needed without one, whose bytes are told"
+share_is() { # PERCENT: sets $bytes to those that are told, of $resident
+  line=$(grep '^memory_limit: .*resident bytes' err) || { fail "no share is told"; t_show; return; }
+  resident=$(echo "$line" | sed 's/.*% of \([0-9]*\) .*/\1/')
+  bytes=$(echo "$line" | sed 's/.* are \([0-9]*\) bytes$/\1/')
+  [ "$bytes" = $((resident * $1 / 100)) ] || fail "not $1 % of it: $line"
+}
+run explain job/job.yaml memory --json
+whole=$(json out resident_bytes)
+run explain job/job.yaml memory --json memory_limit=50%
+share_is 50
+[ "$resident" = "$whole" ] || fail "$resident bytes are resident, and $whole"
+json_is out resident_bytes "$whole"
+json_is out limit_bytes "$bytes"
+rm -rf limited whole
+run train job/job.yaml output_dir=whole
+run train job/job.yaml output_dir=limited --memory-limit=50%
+exit_is 0
+share_is 50
+[ "$resident" = "$(json whole/op_times.json memory.planned_bytes)" ] || fail "of $resident bytes"
+json_is limited/op_times.json memory.limit_bytes "$bytes"
+same_file limited/model.safetensors whole/model.safetensors
+run train job/job.yaml output_dir=only do_train=false do_eval=true val_size=0.1 memory_limit=80% \
+  model_name_or_path=trained train_from_scratch=false
+exit_is 0
+share_is 80
+[ "$resident" -lt $((whole / 2)) ] || fail "an evaluation is no step: $resident bytes"
+for verb in "eval" "logits --out l" "grads --out l" "generate --temperature 0 --max-new-tokens 8" \
+  "generate --temperature 0 --max-new-tokens 8 --strategy tp=2"; do
+  run $verb --tokens $prompt --model trained
+  cp out want
+  [ ! -e l ] || cp l l.want
+  run $verb --tokens $prompt --model trained --memory-limit 50%
+  exit_is 0
+  share_is 50
+  same_file out want
+  [ ! -e l ] || same_file l l.want
+  run $verb --tokens $prompt --model trained --memory-limit "$bytes"
+  exit_is 0 # and the same in bytes
+done
+for kind in step prefill decode compile; do
+  run bench $kind --model trained --batch 1 --seq 16 --steps 1 --memory-limit 50%
+  exit_is 0
+  share_is 50
+done
+run bench limits --memory-limit 50%
+refused "no model runs" "write bytes"
+for limit in 0% 101% "50 %%" x%; do
+  run eval --tokens $prompt --model trained --memory-limit "$limit"
+  refused "--memory-limit" "1% to 100%"
+  run train job/job.yaml output_dir=none memory_limit="$limit"
+  refused "memory_limit" "from 1% to 100%"
+done

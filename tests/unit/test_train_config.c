@@ -4,6 +4,7 @@
 #include "backend/cpu/engine/engine_table.h"
 #include "base/io.h"
 #include "base/yaml.h"
+#include "train/memory_limit.h"
 #include "train/train_config.h"
 
 #include <math.h>
@@ -175,6 +176,12 @@ static const struct {
     {"devices: 2000000\n", "run.yaml:5:10: devices: 2000000 devices; 1 to 1048576 are possible"},
     {"memory_limit: lots\n", "16GiB"},
     {"memory_limit: 0\n", "above 0"},
+    {"memory_limit: 0%\n", "from 1% to 100%"},
+    {"memory_limit: 101%\n", "from 1% to 100%"},
+    {"memory_limit: 50 %%\n", "found the string \"50 %%\""},
+    {"hyper_parallel: {memory_limit: x%}\n", "from 1% to 100%"},
+    {"memory_limit: 50%\nhyper_parallel: {memory_limit: 51%}\n", "memory_limit"},
+    {"host_limit: 50%\n", "expected a size"},
     {"tensor_model_parallel_size: 2\n", "write strategy: dp=2"},
     {"strategy: dp=2,pp=65\n", "pp=65; at most 64 are possible"},
     {"strategy: dp=0\n", "\"dp=0\" is no degree"},
@@ -539,7 +546,7 @@ TEST(sizes_are_read_with_their_units) {
              {"7T", 7696581394432u}};
   for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
     uint64_t got = 0;
-    bool ok = train_parse_size(row[i].text, &got);
+    bool ok = memory_size_parse(row[i].text, &got);
     CHECK_EQ(ok, row[i].want != 0);
     if (ok) CHECK_EQ(got, row[i].want);
   }
@@ -555,6 +562,8 @@ TEST(a_printed_config_has_the_same_in_the_file_and_in_the_block) {
                                     "hyper_parallel: {devices: 2}\n",
                                     "memory_limit: 3MiB\n",
                                     "hyper_parallel: {memory_limit: 3MiB}\n",
+                                    "memory_limit: 50%\n",
+                                    "hyper_parallel: {memory_limit: 12.5%}\n",
                                     "strategy: dp=2\n",
                                     "hyper_parallel: {strategy: dp=2}\n",
                                     "hyper_parallel: {device_matrix: [2], alias_name: [dp]}\n"};

@@ -262,15 +262,19 @@ static bool work_has(const run_work *w, int64_t B, int64_t T, int64_t micros) {
 /* The last batches are shorter, as is the last step of an epoch. */
 TEST(the_work_of_a_run_has_every_shape_of_its_batches_once) {
   loaded l;
-  run_work w, steps;
+  run_work w, steps, evaluations;
   CHECK_OK(
       open_data("dataset: corpus\npacking: false\ncutoff_len: 50\nper_device_train_batch_size: 3\n"
                 "gradient_accumulation_steps: 2\nnum_train_epochs: 3\nval_size: 7\ndo_eval: true\n"
                 "per_device_eval_batch_size: 2\n",
                 &l));
-  CHECK_OK(run_work_find(&l.data, true, &w));
-  CHECK_OK(run_work_find(&l.data, false, &steps));
-  CHECK(steps.programs.len < w.programs.len);
+  CHECK_OK(run_work_find(&l.data, true, true, &w));
+  CHECK_OK(run_work_find(&l.data, true, false, &steps));
+  CHECK_OK(run_work_find(&l.data, false, true, &evaluations));
+  CHECK(steps.programs.len && evaluations.programs.len);
+  CHECK_EQ(steps.programs.len + evaluations.programs.len, w.programs.len);
+  for (size_t i = 0; i < evaluations.programs.len; i++)
+    CHECK_EQ(evaluations.programs.at[i].micros, 0);
   CHECK_EQ(w.programs.at[0].shape.T, l.data.train.longest);
   CHECK_EQ(w.programs.at[0].micros, 2);
   const sampler *o = &l.data.order;
@@ -290,6 +294,7 @@ TEST(the_work_of_a_run_has_every_shape_of_its_batches_once) {
       CHECK(memcmp(&w.programs.at[i], &w.programs.at[k], sizeof w.programs.at[i]) != 0);
   run_work_free(&w);
   run_work_free(&steps);
+  run_work_free(&evaluations);
   close_data(&l);
 }
 
