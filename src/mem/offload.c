@@ -1,6 +1,7 @@
 #include "mem/offload.h"
 
 #include "mem/offload_bound.h"
+#include "mem/offload_select.h"
 #include "mem/offload_sweep.h"
 
 #include <math.h>
@@ -89,16 +90,21 @@ hp_status offload_floor(const offload_problem *p, uint64_t *bytes, uint32_t *at)
  */
 
 static const offload_policy policies[] = {
-    {1, 1, 1, NULL},   {4, 1, 1, NULL}, {0, 1, 1, NULL},    {1, 2, 1, NULL},
-    {1, 1, 0.5, NULL}, {1, 1, 0, NULL}, {16, 2, 0.5, NULL}, {1e9, 1, 1, NULL},
+    {.slack = 1, .prefer_clean = 1, .carry = 1},    {.slack = 4, .prefer_clean = 1, .carry = 1},
+    {.slack = 0, .prefer_clean = 1, .carry = 1},    {.slack = 1, .prefer_clean = 2, .carry = 1},
+    {.slack = 1, .prefer_clean = 1, .carry = 0.5},  {.slack = 1, .prefer_clean = 1, .carry = 0},
+    {.slack = 16, .prefer_clean = 2, .carry = 0.5}, {.slack = 1e9, .prefer_clean = 1, .carry = 1},
 };
 enum {
   POLICIES = sizeof policies / sizeof *policies,
   ROUNDS = 4,
+  SELECTIONS = 8,
+  SELECTED_ROUNDS = 2,    /* of each: the second knows what else the lanes have to fetch */
   CLIMB_TOUCHES = 400000, /* touches that may be simulated to improve a plan: about 0.1 s */
   CLIMB_GAPS = 2000,      /* gaps that are looked at, at most */
   SMALL = 100             /* touches of problems that are improved from every policy */
 };
+static const double near_bound = 1.005; /* a plan that is so near to the bound is good enough */
 
 static hp_status plan_create(const offload_problem *p, offload_plan *out) {
   *out = (offload_plan){.start_s = mem_calloc(p->n, sizeof *out->start_s),
@@ -157,8 +163,9 @@ static hp_status run_policy(const offload_problem *p, const offload_policy *poli
   offload_sweep w = {0};
   hp_status st = offload_history_create(p, &h);
   if (!st) st = offload_sweep_create(p, &h, &w);
+  int rounds = policy->start_s ? SELECTED_ROUNDS : ROUNDS;
   *better = false;
-  for (int round = 0; !st && round < ROUNDS; round++) {
+  for (int round = 0; !st && round < rounds; round++) {
     bool fits;
     st = offload_sweep_run(&w, policy, made, &fits);
     if (st || !fits) break;
@@ -232,7 +239,7 @@ static hp_status turn(climber *c, uint32_t one, uint32_t two, offload_plan *made
 static hp_status climb(climber *c, offload_plan *made, offload_plan *best) {
   uint64_t each = ROUNDS * (uint64_t)(c->p->touches + 1);
   bool pairs = false;
-  while (best->time_s > best->bound_s * 1.005) {
+  while (best->time_s > best->bound_s * near_bound) {
     bool any = false;
     for (size_t i = 0; i < c->gaps; i++)
       for (size_t k = pairs ? i + 1 : i; k < (pairs ? c->gaps : i + 1); k++) {
@@ -267,6 +274,51 @@ static hp_status improve(const offload_problem *p, const offload_policy *from, u
   return st;
 }
 
+/* --- choosing for the whole run -----------------------------------------------------------------
+ *
+ * The best plan so far says when steps start, and so which time lanes have.  What leaves is chosen
+ * anew for that time with its waits shortened: at first as far as the lower bound allows, then by
+ * less, and by half as much where that does not help. */
+
+/* Seconds that steps wait in the best plan, times `share`: wait_s[n + 1]. */
+static void shorten_waits(const offload_problem *p, const offload_plan *best, double share,
+                          double *wait_s) {
+  double end = 0;
+  for (size_t i = 0; i <= p->n; i++) {
+    double start = i < p->n ? best->start_s[i] : best->time_s;
+    wait_s[i] = start > end ? (start - end) * share : 0;
+    end = start + (i < p->n ? p->duration_s[i] : 0);
+  }
+}
+
+static hp_status choose_again(const offload_problem *p, double share, offload_selection *s,
+                              offload_plan *made, offload_plan *best, bool *better) {
+  const double above = 1.3; /* the times of selections are estimates */
+  bool any = true;
+  offload_policy policy = {1, 1, 1, s->choice, s->carried, s->start_s};
+  shorten_waits(p, best, share, s->wait_s);
+  *better = false;
+  HP_TRY(offload_select(p, best->time_s * above, s));
+  return s->made ? run_policy(p, &policy, made, best, &any, better) : HP_OK;
+}
+
+static hp_status search_selections(const offload_problem *p, offload_plan *made,
+                                   offload_plan *best) {
+  double waits = best->time_s - best->compute_s, least = best->bound_s - best->compute_s;
+  double share = waits > 0 ? least / waits : 1;
+  offload_selection s;
+  hp_status st = offload_selection_create(p, &s);
+  for (int round = 0; !st && round < SELECTIONS; round++) {
+    bool better;
+    if (best->time_s <= best->bound_s * near_bound) break;
+    st = choose_again(p, share, &s, made, best, &better);
+    if (!round) share = 0.85;
+    else if (!better) share = (1 + share) / 2;
+  }
+  offload_selection_free(&s);
+  return st;
+}
+
 static hp_status search(const offload_problem *p, offload_plan *made, offload_plan *best) {
   bool any = false, better;
   size_t first = 0;
@@ -277,6 +329,10 @@ static hp_status search(const offload_problem *p, offload_plan *made, offload_pl
     if (any && !moved(best)) return HP_OK; /* all fits */
   }
   if (!any) HP_FAIL(HP_ERR_INTERNAL, "no plan under %llu bytes", (unsigned long long)p->cap);
+  double before_s = best->time_s;
+  if (!p->from) HP_TRY(search_selections(p, made, best));
+  /* single changes gain less than a selection does, and start from a plan of the policies */
+  if (best->time_s < before_s * 0.98 && p->touches >= SMALL) return HP_OK;
   HP_TRY(improve(p, &policies[first], &work, made, best));
   for (size_t i = 0; i < POLICIES && p->touches < SMALL; i++)
     if (i != first) HP_TRY(improve(p, &policies[i], &work, made, best));

@@ -239,7 +239,8 @@ static double latest_start(const offload_sweep *w, uint32_t x) {
   size_t step = has_touch(w, x) ? next_touch(w, x)->step : w->p->n;
   double own = copy_s(w, x, true), due = w->h->start_s[step], after = latest[step + 1];
   double start = (due < after ? due : after) - own;
-  return (start < latest[step] ? start : latest[step]) - own * w->policy->slack;
+  start = (start < latest[step] ? start : latest[step]) - own * w->policy->slack;
+  return w->policy->start_s ? w->now + start - w->policy->start_s[w->step] : start;
 }
 
 /* Offloads ahead of the time at which items leave. */
@@ -396,6 +397,7 @@ static hp_status begin_item(offload_sweep *w, uint32_t x) {
   s->where = RESIDENT;
   s->stored = !is_written(w->p, x); /* what the run before has written */
   take(w, item_at(w, x)->bytes);
+  if (choice_of(w, x) == OFFLOAD_LEAVE && next_step(w, x) > 0) return leave(w, x, 0);
   double due = w->h->leave_s[gap_of(w, x)];
   if (!s->stored && due < INFINITY) HP_TRY(offload_queue_push(&w->owed[tier], due, x, 0));
   return offer(w, x);
@@ -422,7 +424,7 @@ static hp_status begin(offload_sweep *w) {
   for (size_t i = 0; i < p->touches + p->items; i++) w->left_s[i] = INFINITY;
   for (size_t i = 0; i < w->may_carry; i++) {
     uint64_t bytes = p->item[w->carried[i]].bytes;
-    if (bytes > room) continue;
+    if (bytes > room || (w->policy->carried && !w->policy->carried[w->carried[i]])) continue;
     room -= bytes;
     w->plan->carried[w->carried[i]] = true;
   }
@@ -452,8 +454,10 @@ static void keep_history(offload_sweep *w) {
   double *old = h->leave_s;
   h->leave_s = w->left_s;
   w->left_s = old;
-  memcpy(h->start_s, w->plan->start_s, n * sizeof *h->start_s);
-  h->start_s[n] = w->now;
+  if (!w->policy->start_s) {
+    memcpy(h->start_s, w->plan->start_s, n * sizeof *h->start_s);
+    h->start_s[n] = w->now;
+  }
   for (int t = 0; t < OFFLOAD_TIERS; t++) {
     double *latest = h->latest_s[t];
     for (size_t i = 0; i <= n + 1; i++) latest[i] = 0;
@@ -492,6 +496,7 @@ hp_status offload_sweep_run(offload_sweep *w, const offload_policy *policy, offl
   w->policy = policy;
   w->plan = plan;
   *fits = true;
+  if (policy->start_s) memcpy(w->h->start_s, policy->start_s, (w->p->n + 1) * sizeof(double));
   HP_TRY(begin(w));
   for (uint32_t i = 0; i < w->p->n && *fits; i++) HP_TRY(run_step(w, i, fits));
   if (!*fits) return HP_OK;

@@ -13,6 +13,10 @@ typedef struct {
   double carry;        /* share of the cap that carried items may take at the ends of a run */
   /* By gap between touches, as history.leave_s: what the item does there; NULL: AUTO for all. */
   const uint8_t *choice;
+  const bool *carried; /* by item; NULL: the sweep chooses */
+  /* [n + 1] when steps should start, and the run end: fetches are in time for that.  NULL: when
+   * they did in the sweep before. */
+  const double *start_s;
 } offload_policy;
 enum { OFFLOAD_AUTO, OFFLOAD_STAY, OFFLOAD_LEAVE }; /* STAY: if others can leave instead */
 

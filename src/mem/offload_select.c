@@ -1,0 +1,309 @@
+#include "mem/offload_select.h"
+
+#include "base/mem.h"
+#include "mem/offload_lanes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a gap lies: between two touches, behind the last one up to the end of the run, from its
+ * beginning up to the first one, or both, over the end of the run. */
+enum { BETWEEN, AT_END, AT_BEGIN, OVER_END };
+enum { IN, OUT };
+
+typedef struct {
+  uint32_t item;
+  uint32_t from, until; /* steps of the gap; OVER_END: from..n-1 and 0..until-1 */
+  uint32_t place;       /* of its choice */
+  uint8_t kind;
+  bool taken;
+} gap;
+
+typedef struct {
+  uint32_t gap;
+  uint32_t gone, back; /* it is away from the beginning of step `gone` to that of step `back` */
+  double wait_s[2];    /* for its copies to be in time */
+  double score;
+} candidate;
+
+typedef struct {
+  const offload_problem *p;
+  offload_lane lane[OFFLOAD_TIERS][2];
+  uint64_t *need; /* [n] bytes that are live during each step */
+  double *step_s; /* [n] of steps, with waits before the next one */
+  double *over_s; /* [n + 1] seconds before it of steps that need too much */
+  double all_s;   /* of the run */
+  bool *given_up; /* [n] nothing can leave there */
+  bool *clean;    /* by place: its tier holds what is on the device */
+  gap *gap;
+  size_t gaps;
+  candidate *list;
+  uint8_t *choice;
+  bool *carried;
+} selector;
+
+static const offload_item *item_of(const selector *s, const gap *g) { return &s->p->item[g->item]; }
+
+/* --- the problem --------------------------------------------------------------------------------
+ */
+
+static void add_need(selector *s, uint32_t from, uint32_t until, uint64_t bytes) {
+  for (uint32_t i = from; i < until; i++) s->need[i] += bytes;
+}
+
+static void drop_need(selector *s, uint32_t from, uint32_t until, uint64_t bytes) {
+  for (uint32_t i = from; i < until; i++) s->need[i] -= bytes;
+}
+
+static bool is_written(const offload_problem *p, const offload_item *it) {
+  for (uint32_t k = 0; k < it->touches; k++)
+    if (p->touch[it->touch0 + k].access & OFFLOAD_WRITE) return true;
+  return false;
+}
+
+/* Where the tier holds the content of x, with the gaps that are taken. */
+static void find_clean(selector *s, uint32_t x) {
+  const offload_item *it = &s->p->item[x];
+  size_t begin = s->p->touches + x;
+  bool clean = it->flags & OFFLOAD_STORED && !(s->carried[x] && is_written(s->p, it));
+  s->clean[begin] = clean;
+  clean |= s->choice[begin] == OFFLOAD_LEAVE;
+  for (uint32_t k = it->touch0; k < it->touch0 + it->touches; k++) {
+    if (s->p->touch[k].access & OFFLOAD_WRITE) clean = false;
+    s->clean[k] = clean;
+    clean |= s->choice[k] == OFFLOAD_LEAVE;
+  }
+}
+
+static void add_gap(selector *s, gap g) {
+  uint32_t n = (uint32_t)s->p->n;
+  if (g.kind == OVER_END ? g.from < n || g.until : g.from < g.until) s->gap[s->gaps++] = g;
+}
+
+static void list_gaps(selector *s, uint32_t x) {
+  const offload_problem *p = s->p;
+  const offload_item *it = &p->item[x];
+  const offload_touch *t = &p->touch[it->touch0];
+  uint32_t last = it->touches - 1, n = (uint32_t)p->n, end = it->touch0 + last;
+  for (uint32_t k = 0; k < last && !(it->flags & OFFLOAD_PINNED); k++)
+    if (t[k + 1].access & OFFLOAD_READ)
+      add_gap(s, (gap){x, t[k].step + 1, t[k + 1].step, it->touch0 + k, BETWEEN, false});
+  if (!s->carried[x]) return;
+  add_gap(s, (gap){x, t[last].step + 1, t->step, end, OVER_END, false});
+  add_gap(s, (gap){x, t[last].step + 1, n, end, AT_END, false});
+  add_gap(s, (gap){x, 0, t->step, (uint32_t)p->touches + x, AT_BEGIN, false});
+}
+
+/* Live from the first touch to the last, or all of the time, but where it is written anew. */
+static void add_item(selector *s, uint32_t x) {
+  const offload_item *it = &s->p->item[x];
+  const offload_touch *t = &s->p->touch[it->touch0], *last = t + it->touches - 1;
+  s->carried[x] = it->flags & OFFLOAD_CARRIES;
+  if (s->carried[x]) add_need(s, 0, (uint32_t)s->p->n, it->bytes);
+  else add_need(s, t->step, last->step + 1, it->bytes);
+  for (; t < last; t++)
+    if (!(t[1].access & OFFLOAD_READ)) drop_need(s, t->step + 1, t[1].step, it->bytes);
+  list_gaps(s, x);
+  find_clean(s, x);
+}
+
+/* --- candidates ---------------------------------------------------------------------------------
+ */
+
+static double copy_s(const selector *s, const gap *g, int way) {
+  const offload_link *l = &s->p->link[item_of(s, g)->tier];
+  if (way == OUT && s->clean[g->place]) return 0;
+  return l->latency_s + (double)item_of(s, g)->bytes / (way == IN ? l->in_bytes_s : l->out_bytes_s);
+}
+
+static bool covers(const gap *g, uint32_t at) {
+  if (g->kind == OVER_END) return at >= g->from || at < g->until;
+  return at >= g->from && at < g->until;
+}
+
+/* Does step `at` belong to the gap's part before the end of the run, its own? */
+static bool is_behind_end(const gap *g, uint32_t at) {
+  return g->kind == OVER_END && at < g->until;
+}
+
+/* Only one of the gaps of an item at the ends of a run is taken. */
+static bool is_open(const selector *s, const gap *g) {
+  const offload_item *it = item_of(s, g);
+  if (g->taken || (g->kind != BETWEEN && !s->carried[g->item])) return false;
+  if (g->kind != OVER_END) return true;
+  return s->choice[s->p->touches + g->item] != OFFLOAD_LEAVE &&
+         s->choice[it->touch0 + it->touches - 1] != OFFLOAD_LEAVE;
+}
+
+/* Its copies in the time that lanes have left, so that it is away at step `at`. */
+static void place_copies(selector *s, const gap *g, uint32_t at, bool take, candidate *c) {
+  offload_lane *lane = s->lane[item_of(s, g)->tier];
+  double out = copy_s(s, g, OUT), in = copy_s(s, g, IN);
+  bool behind = is_behind_end(g, at);
+  uint32_t out_until = behind ? (uint32_t)s->p->n : at;
+  uint32_t in_from = g->kind == OVER_END && !behind ? 0 : at + 1;
+  c->gone = g->from;
+  if (out > 0) {
+    c->gone = offload_lane_forward(&lane[OUT], g->from, out_until, take, &out);
+    if (c->gone < out_until) c->gone++;
+  }
+  c->back = offload_lane_back(&lane[IN], in_from, g->until, take, &in);
+  c->wait_s[OUT] = out > 0 ? out : 0;
+  c->wait_s[IN] = in > 0 ? in : 0;
+}
+
+static double away_s(const selector *s, const gap *g, const candidate *c) {
+  if (g->kind != OVER_END) return s->over_s[c->back] - s->over_s[c->gone];
+  return s->over_s[s->p->n] - s->over_s[c->gone] + s->over_s[c->back];
+}
+
+static bool is_late(const candidate *c) { return c->wait_s[IN] + c->wait_s[OUT] > 0; }
+
+/* How good it is to send it away in this gap; those that are late are behind all others. */
+static void rate(selector *s, uint32_t at, candidate *c) {
+  const gap *g = &s->gap[c->gap];
+  double excess = (double)(s->need[at] - s->p->cap), bytes = (double)item_of(s, g)->bytes;
+  place_copies(s, g, at, false, c);
+  double spent = copy_s(s, g, OUT) + copy_s(s, g, IN) + c->wait_s[IN] + c->wait_s[OUT];
+  c->score = away_s(s, g, c) * (bytes < excess ? bytes : excess) / spent;
+  if (is_late(c)) c->score = -1 / c->score;
+}
+
+static int by_score(const void *a, const void *b) {
+  const candidate *x = a, *y = b;
+  if (x->score != y->score) return x->score > y->score ? -1 : 1;
+  return x->gap < y->gap ? -1 : x->gap > y->gap;
+}
+
+/* The run waits so long before the step behind step i. */
+static void wait_behind(selector *s, uint32_t i, double seconds) {
+  seconds *= 1 + 1e-9;
+  s->step_s[i] += seconds;
+  s->all_s += seconds;
+  for (int t = 0; t < OFFLOAD_TIERS; t++)
+    for (int way = IN; way <= OUT; way++) offload_lane_add(&s->lane[t][way], i, seconds);
+}
+
+static void take_gap(selector *s, uint32_t at, const candidate *c) {
+  gap *g = &s->gap[c->gap];
+  uint64_t bytes = item_of(s, g)->bytes;
+  uint32_t n = (uint32_t)s->p->n, before = is_behind_end(g, at) ? n : at;
+  candidate placed;
+  if (c->wait_s[OUT] > 0) wait_behind(s, before ? before - 1 : 0, c->wait_s[OUT]);
+  if (c->wait_s[IN] > 0) wait_behind(s, g->until ? g->until - 1 : n - 1, c->wait_s[IN]);
+  place_copies(s, g, at, true, &placed);
+  if (g->kind == OVER_END) {
+    drop_need(s, c->gone, n, bytes);
+    drop_need(s, 0, c->back, bytes);
+    s->carried[g->item] = false;
+  } else drop_need(s, c->gone, c->back, bytes);
+  g->taken = true;
+  s->choice[g->place] = OFFLOAD_LEAVE;
+  find_clean(s, g->item);
+}
+
+/* --- peaks --------------------------------------------------------------------------------------
+ */
+
+/* The step that needs most of those that need too much, or n. */
+static uint32_t find_peak(selector *s) {
+  uint32_t at = (uint32_t)s->p->n;
+  uint64_t most = s->p->cap;
+  s->over_s[0] = 0;
+  for (uint32_t i = 0; i < s->p->n; i++) {
+    bool over = s->need[i] > s->p->cap;
+    s->over_s[i + 1] = s->over_s[i] + (over ? s->step_s[i] + 1e-12 : 0);
+    if (s->given_up[i] || s->need[i] <= most) continue;
+    most = s->need[i];
+    at = i;
+  }
+  return at;
+}
+
+static void clear_peak(selector *s, uint32_t at) {
+  size_t n = 0;
+  bool any = false;
+  for (uint32_t k = 0; k < s->gaps; k++) {
+    if (!covers(&s->gap[k], at) || !is_open(s, &s->gap[k])) continue;
+    s->list[n].gap = k;
+    rate(s, at, &s->list[n++]);
+  }
+  if (n) qsort(s->list, n, sizeof *s->list, by_score);
+  for (size_t k = 0; k < n && s->need[at] > s->p->cap; k++) {
+    candidate c = s->list[k];
+    if (!is_open(s, &s->gap[c.gap])) continue;
+    rate(s, at, &c);
+    if (any && is_late(&c)) break;
+    take_gap(s, at, &c);
+    any = true;
+  }
+  s->given_up[at] = !any;
+}
+
+static hp_status create(const offload_problem *p, selector *s) {
+  size_t n = p->n, places = p->touches + p->items, gaps = p->touches + 2 * p->items;
+  s->need = mem_calloc(n + 1, sizeof *s->need);
+  s->over_s = mem_calloc(n + 1, sizeof *s->over_s);
+  s->step_s = mem_calloc(n + 1, sizeof *s->step_s);
+  s->given_up = mem_calloc(n + 1, sizeof *s->given_up);
+  s->clean = mem_calloc(places, sizeof *s->clean);
+  s->gap = mem_calloc(gaps, sizeof *s->gap);
+  s->list = mem_calloc(gaps, sizeof *s->list);
+  HP_TRY_MEM(s->need && s->over_s && s->step_s && s->given_up && s->clean && s->gap && s->list);
+  return HP_OK;
+}
+
+static hp_status set_up(selector *s, const double *wait_s) {
+  const offload_problem *p = s->p;
+  HP_TRY(create(p, s));
+  for (size_t i = 0; i < p->n; i++) {
+    s->step_s[i] = p->duration_s[i] + wait_s[i + 1] + (i ? 0 : wait_s[0]);
+    s->all_s += s->step_s[i];
+    if (p->workspace) s->need[i] = p->workspace[i];
+  }
+  for (int t = 0; t < OFFLOAD_TIERS; t++)
+    for (int way = IN; way <= OUT; way++)
+      HP_TRY(offload_lane_create(s->step_s, p->n, &s->lane[t][way]));
+  memset(s->choice, OFFLOAD_STAY, p->touches + p->items);
+  for (uint32_t x = 0; x < p->items; x++) add_item(s, x);
+  return HP_OK;
+}
+
+static void free_all(selector *s) {
+  mem_free(s->need);
+  mem_free(s->over_s);
+  mem_free(s->step_s);
+  mem_free(s->given_up);
+  mem_free(s->clean);
+  mem_free(s->gap);
+  mem_free(s->list);
+  for (int t = 0; t < OFFLOAD_TIERS; t++)
+    for (int way = IN; way <= OUT; way++) offload_lane_free(&s->lane[t][way]);
+}
+
+hp_status offload_select(const offload_problem *p, double most_s, offload_selection *out) {
+  selector s = {.p = p, .choice = out->choice, .carried = out->carried};
+  hp_status st = set_up(&s, out->wait_s);
+  uint32_t at = 0;
+  while (!st && s.all_s <= most_s && (at = find_peak(&s)) < p->n) clear_peak(&s, at);
+  out->made = !st && s.all_s <= most_s;
+  for (size_t i = 0; !st && i < p->n; i++) out->start_s[i + 1] = out->start_s[i] + s.step_s[i];
+  free_all(&s);
+  return st;
+}
+
+hp_status offload_selection_create(const offload_problem *p, offload_selection *s) {
+  *s = (offload_selection){.wait_s = mem_calloc(p->n + 1, sizeof *s->wait_s),
+                           .choice = mem_calloc(p->touches + p->items, 1),
+                           .carried = mem_calloc(p->items, sizeof *s->carried),
+                           .start_s = mem_calloc(p->n + 1, sizeof *s->start_s)};
+  HP_TRY_MEM(s->wait_s && s->choice && s->carried && s->start_s);
+  return HP_OK;
+}
+
+void offload_selection_free(offload_selection *s) {
+  mem_free(s->wait_s);
+  mem_free(s->choice);
+  mem_free(s->carried);
+  mem_free(s->start_s);
+}
