@@ -243,12 +243,20 @@ static double latest_start(const offload_sweep *w, uint32_t x) {
   return w->policy->start_s ? w->now + start - w->policy->start_s[w->step] : start;
 }
 
+/* Does the step that runs overwrite it? */
+static bool is_written_now(const offload_sweep *w, uint32_t x) {
+  if (!has_touch(w, x)) return false;
+  const offload_touch *t = next_touch(w, x);
+  return t->step == w->step && t->access & OFFLOAD_WRITE;
+}
+
 /* Offloads ahead of the time at which items leave. */
 static hp_status run_out_lane(offload_sweep *w, int tier, double until) {
   const offload_entry *e;
   while (w->out_free_s[tier] < until && (e = find_top(w, &w->owed[tier], RESIDENT, true))) {
     uint32_t x = e->item;
     offload_queue_pop(&w->owed[tier]);
+    if (is_written_now(w, x)) continue;
     HP_TRY(start_out(w, x, w->now));
     HP_TRY(offer(w, x));
   }
@@ -332,6 +340,8 @@ static hp_status enter(offload_sweep *w, uint32_t i, double *start_s, bool *fits
       if (makes != (round == 1)) continue;
       HP_TRY(makes ? make_item(w, x, start_s, fits) : call_in(w, x, start_s, fits));
       if (!*fits) return HP_OK;
+      bool writes = w->p->touch[touch].access & OFFLOAD_WRITE;
+      if (writes && s->stored) *start_s = later(*start_s, s->out_s); /* what it overwrites */
       w->plan->stay[touch] = s->stay;
     }
   uint64_t workspace = w->p->workspace ? w->p->workspace[i] : 0;

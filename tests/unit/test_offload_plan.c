@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "mem/offload_bound.h"
+#include "mem/offload_sweep.h"
 
 #include <math.h>
 
@@ -211,6 +212,84 @@ TEST(plans_of_small_cases_are_within_a_tenth_of_the_best) {
   printf("%d of 200 are optimal, the worst takes %.3f times as long\n", optimal, worst);
   CHECK_EQ(above, 0);
   CHECK(optimal > 160);
+}
+
+/* Values that are overwritten again and again, with links that are slow. */
+enum { MANY_STEPS = 40, MANY_ITEMS = 12, MANY_TOUCHES = MANY_STEPS * MANY_ITEMS };
+
+typedef struct {
+  small_case c; /* its numbers */
+  double duration[MANY_STEPS];
+  offload_item item[MANY_ITEMS];
+  offload_touch touch[MANY_TOUCHES];
+} overwritten_case;
+
+static void make_overwritten(uint64_t seed, overwritten_case *o) {
+  *o = (overwritten_case){.c.state = seed * 977 + 13};
+  uint32_t used = 0;
+  for (uint32_t i = 0; i < MANY_STEPS; i++) o->duration[i] = 1 + next(&o->c, 4);
+  for (uint32_t x = 0; x < MANY_ITEMS; x++) {
+    offload_item *it = &o->item[x];
+    *it = (offload_item){.bytes = 1 + next(&o->c, 6), .touch0 = used};
+    for (uint32_t s = next(&o->c, 4); s < MANY_STEPS; s += 1 + next(&o->c, 12)) {
+      uint8_t access = it->touches ? OFFLOAD_READ : OFFLOAD_WRITE;
+      if (next(&o->c, 2)) access |= OFFLOAD_WRITE;
+      o->touch[used + it->touches++] = (offload_touch){s, access};
+    }
+    used += it->touches;
+  }
+  o->c.p = (offload_problem){.n = MANY_STEPS,
+                             .duration_s = o->duration,
+                             .items = MANY_ITEMS,
+                             .item = o->item,
+                             .touch = o->touch,
+                             .touches = used};
+  for (int t = 0; t < OFFLOAD_TIERS; t++) o->c.p.link[t] = (offload_link){2, 0.6, 0};
+}
+
+/* Offloads of the sweep that have not ended when the next touch of their item writes. */
+static size_t count_late(const offload_sweep *w, const offload_plan *plan) {
+  size_t late = 0;
+  for (size_t k = 0; k < w->copy.len; k++) {
+    const offload_copy *o = &w->copy.at[k];
+    const offload_item *it = &w->p->item[o->item];
+    if (o->in || o->touch == it->touches) continue;
+    const offload_touch *t = &w->p->touch[it->touch0 + o->touch];
+    late += t->access & OFFLOAD_WRITE && o->end_s > plan->start_s[t->step] + 1e-9;
+  }
+  return late;
+}
+
+TEST(nothing_is_overwritten_before_it_is_offloaded) {
+  uint8_t choice[MANY_TOUCHES + MANY_ITEMS];
+  const offload_policy policy = {.slack = 1, .prefer_clean = 1, .carry = 1, .choice = choice};
+  double start_s[MANY_STEPS];
+  uint32_t after[MANY_STEPS][OFFLOAD_TIERS], stay[MANY_TOUCHES], at;
+  bool carried[MANY_ITEMS], fits;
+  offload_plan plan = {.start_s = start_s, .after = after, .stay = stay, .carried = carried};
+  size_t late = 0, copies = 0;
+  for (uint64_t seed = 1; seed < 500; seed++) {
+    overwritten_case o;
+    offload_history h;
+    offload_sweep w;
+    make_overwritten(seed, &o);
+    CHECK_OK(offload_floor(&o.c.p, &o.c.p.cap, &at));
+    o.c.p.cap += next(&o.c, 8);
+    for (size_t k = 0; k < sizeof choice; k++) choice[k] = (uint8_t)next(&o.c, OFFLOAD_LEAVE + 1);
+    CHECK_OK(offload_history_create(&o.c.p, &h));
+    CHECK_OK(offload_sweep_create(&o.c.p, &h, &w));
+    for (int round = 0; round < 4; round++) {
+      CHECK_OK(offload_sweep_run(&w, &policy, &plan, &fits));
+      if (!fits) break;
+      late += count_late(&w, &plan);
+      copies += w.copy.len;
+    }
+    offload_sweep_free(&w);
+    offload_history_free(&h);
+  }
+  printf("%zu of %zu copies are late\n", late, copies);
+  CHECK_EQ(late, 0);
+  CHECK(copies > 10000);
 }
 
 /* Two halves of a run of 10 s each: the first uses items 0 and 1 of 4 bytes, the second 2 and 3;
