@@ -58,26 +58,40 @@ static bool is_better(const step_plan *a, const step_plan *b) {
   return a->stats.predicted_s * (100 + PER_CENT) < b->stats.predicted_s * 100;
 }
 
-/* Takes the other choice if its plan is better. */
+/* Takes the other choice if its plan is better; *least_s: no plan of this way takes less. */
 static hp_status try_other(step_ways *w, const micro_shape *shape, int64_t n,
-                           const step_choice *other, step_choice *c, step_plan *best) {
+                           const step_choice *other, step_choice *c, step_plan *best,
+                           double *least_s) {
   step_plan plan;
   HP_TRY(step_plan_make(w, shape, n, other, &plan, NULL, NULL));
+  *least_s = plan.stats.predicted_s - plan.stats.exposed_copy_s;
   if (!is_better(&plan, best)) return HP_OK;
   *c = *other;
   *best = plan;
   return HP_OK;
 }
 
+/* With what is recomputed: it is not copied, so the update may be better at another time.  Its
+ * computation alone may take longer than the best plan does. */
+static hp_status try_remat(step_ways *w, const micro_shape *shape, int64_t n, bool both,
+                           step_choice *c, step_plan *best) {
+  step_choice other = {STEP_WITH_REMAT, c->leaves};
+  double least_s;
+  HP_TRY(try_other(w, shape, n, &other, c, best, &least_s));
+  if (!both || best->refused || least_s >= best->stats.predicted_s) return HP_OK;
+  other.leaves = !other.leaves;
+  return try_other(w, shape, n, &other, c, best, &least_s);
+}
+
 hp_status step_choose(step_ways *w, const micro_shape *shape, int64_t n, step_choice *c,
                       step_plan *out) {
   const step_options *o = &w->way[STEP_AS_ASKED].o;
+  bool both = o->update == UPDATE_AUTO;
+  double least_s;
   *c = (step_choice){STEP_AS_ASKED, o->update == UPDATE_NEXT_STEP};
   HP_TRY(step_plan_make(w, shape, n, c, out, NULL, NULL));
   if (!out->refused && !step_plan_offloads(out)) return HP_OK;
-  if (o->update == UPDATE_AUTO && !out->refused) /* it needs no less memory */
-    HP_TRY(try_other(w, shape, n, &(step_choice){c->way, true}, c, out));
-  if (o->remat_auto && !o->compile.remat)
-    HP_TRY(try_other(w, shape, n, &(step_choice){STEP_WITH_REMAT, c->leaves}, c, out));
-  return HP_OK;
+  if (both && !out->refused) /* it needs no less memory */
+    HP_TRY(try_other(w, shape, n, &(step_choice){c->way, true}, c, out, &least_s));
+  return o->remat_auto && !o->compile.remat ? try_remat(w, shape, n, both, c, out) : HP_OK;
 }
