@@ -4,6 +4,7 @@
 #include "base/milestone.h"
 #include "compile/free_early.h"
 #include "compile/lower.h"
+#include "compile/offload_fit.h"
 #include "compile/offload_policy.h"
 #include "compile/offload_reserve.h"
 #include "compile/offload_stage.h"
@@ -490,118 +491,88 @@ static hp_status too_small_to_offload(const stage_state *s, uint64_t kept, uint6
           (unsigned long long)add_bytes(kept, work));
 }
 
-/* Tries one cap: *p is the program under it; by fragmentation it may need more. */
-static hp_status try_offload(stage_state *s, uint64_t cap, program **p) {
-  program_free(*p);
-  *p = NULL;
+/* Programs that are tried, and the one that is kept, with the texts of its stages. */
+typedef struct {
+  stage_state *s;
+  program *present, *kept;
+  uint64_t floor;
+  double bound_s; /* of the first one: of the limit itself, not of a lower cap */
+  str text[STAGES];
+} fitted;
+
+/* By fragmentation the program may need more than its cap. */
+static hp_status make_fitted(void *context, const offload_attempt *a, uint64_t *bytes,
+                             double *time_s) {
+  fitted *f = context;
+  stage_state *s = f->s;
+  bool first = !f->present && !f->kept;
+  double exposed_s;
+  program_free(f->present);
+  f->present = NULL;
   s->kind = SCHEDULE_OFFLOAD;
   s->fits = true;
-  s->offload.cap = cap;
-  s->how.cap[TIER_DEVICE] = cap;
-  HP_TRY(program_copy(s->p, p));
+  s->offload.cap = a->cap;
+  s->offload.reserve = a->reserve;
+  s->offload.least = a->least;
+  s->how.cap[TIER_DEVICE] = a->cap;
+  HP_TRY(program_copy(s->p, &f->present));
   program *in_order_of_graph = s->p;
-  s->p = *p;
+  s->p = f->present;
   hp_status st = run_group(s, STAGE_ORDER);
   s->p = in_order_of_graph;
-  (*p)->order = "computations one after the other, and copies to slower memory overlapped";
-  return st;
-}
-
-/* A program that fits, and the texts of its stages. */
-typedef struct {
-  program *p;
-  double time_s; /* predicted */
-  str text[STAGES];
-} kept_program;
-
-static void swap_program(stage_state *s, program **p, kept_program *kept) {
-  kept_program other = {.p = *p, .time_s = kept->time_s};
-  memcpy(other.text, s->text, sizeof other.text);
-  *p = kept->p;
-  memcpy(s->text, kept->text, sizeof s->text);
-  *kept = other;
-}
-
-/* Keeps it, unless the one that is kept is as fast. */
-static hp_status keep_faster(stage_state *s, program **p, kept_program *kept) {
-  double time_s, exposed_s;
-  HP_TRY(predict_totals(s->t->cluster, s->t->mesh, *p, &time_s, &exposed_s));
-  if (kept->p && time_s >= kept->time_s) return HP_OK;
-  kept->time_s = time_s;
-  swap_program(s, p, kept);
-  return HP_OK;
-}
-
-static void free_program(kept_program *kept) {
-  program_free(kept->p);
-  for (int i = 0; i < STAGES; i++) str_free(&kept->text[i]);
-}
-
-/* Withholds bytes from the steps during which offsets do not fit, and more each time, until they
- * do: kept->p. */
-static hp_status try_reserves(stage_state *s, uint64_t room, uint64_t floor, program **p,
-                              kept_program *kept) {
-  enum { ROUNDS = 2 };
-  bool more = true;
-  size_t steps = s->p->insts.len;
-  uint64_t *reserve = mem_calloc(steps, sizeof *reserve);
-  HP_TRY_MEM(reserve);
-  hp_status st = HP_OK;
-  for (int round = 0; !st && !kept->p && round < ROUNDS; round++) {
-    st = offload_reserve_add(*p, room, room - floor, steps, reserve, &more);
-    if (st || !more) break;
-    s->offload.reserve = reserve;
-    st = try_offload(s, room, p);
-    if (!st && (*p)->arena[TIER_DEVICE] <= room) st = keep_faster(s, p, kept);
-  }
+  f->present->order = "computations one after the other, and copies to slower memory overlapped";
   s->offload.reserve = NULL;
-  mem_free(reserve);
-  return st;
+  s->offload.least = false;
+  HP_TRY(st);
+  if (first) f->bound_s = s->offloaded.bound_s;
+  *bytes = f->present->arena[TIER_DEVICE];
+  return predict_totals(s->t->cluster, s->t->mesh, f->present, time_s, &exposed_s);
 }
 
-/* Lowers the cap by what fragmentation takes, and by a little more each time, until the program
- * fits into `room`; `above`: what the plan with the cap of the room is above it.  At last the cap
- * is what the largest instruction needs, and then nothing stays on the device between its uses.
- */
-static hp_status try_caps(stage_state *s, uint64_t room, uint64_t above, uint64_t floor,
-                          program **p, kept_program *kept, uint64_t *least) {
-  static const double less[] = {0, 0.02, 0.04, 0.08, 0.16, 0.32}; /* of the room */
-  enum { LOWER = sizeof less / sizeof *less };
-  for (int round = 0; round < LOWER + 2; round++) {
-    double cap = (double)room * (1 - less[round < LOWER ? round : 0]) - (double)above;
-    bool at_floor = round >= LOWER || cap <= (double)floor;
-    if (at_floor && round < LOWER) round = LOWER; /* it cannot be lowered further */
-    s->offload.least = round == LOWER + 1;
-    HP_TRY(try_offload(s, at_floor ? floor : (uint64_t)cap, p));
-    uint64_t bytes = (*p)->arena[TIER_DEVICE];
-    if (bytes <= room) HP_TRY(keep_faster(s, p, kept));
-    if (bytes <= room) break;
-    if (round >= LOWER && bytes < *least) *least = bytes; /* by caps that no limit changes */
-  }
-  s->offload.least = false;
-  return HP_OK;
+static hp_status withhold(void *context, uint64_t *reserve, bool *more) {
+  fitted *f = context;
+  uint64_t room = f->s->offload.room;
+  return offload_reserve_add(f->present, room, room - f->floor, f->s->p->insts.len, reserve, more);
+}
+
+static void swap_texts(fitted *f) {
+  str text[STAGES];
+  memcpy(text, f->text, sizeof text);
+  memcpy(f->text, f->s->text, sizeof text);
+  memcpy(f->s->text, text, sizeof text);
+}
+
+static void keep_fitted(void *context) {
+  fitted *f = context;
+  swap_texts(f);
+  program_free(f->kept);
+  f->kept = f->present;
+  f->present = NULL;
 }
 
 /* The program within `room` bytes of work memory of the device.  *least: its bytes or, if none
  * fits, those that are enough, whatever the limit; *out is then one that does not. */
 static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, program **out,
                            uint64_t *least) {
-  kept_program kept = {0};
-  *least = UINT64_MAX;
+  fitted f = {.s = s, .floor = floor};
+  offload_maker m = {.room = room,
+                     .floor = floor,
+                     .steps = s->p->insts.len,
+                     .context = &f,
+                     .make = make_fitted,
+                     .withhold = withhold,
+                     .keep = keep_fitted};
+  bool kept;
   s->offload.room = room;
-  HP_TRY(try_offload(s, room, out));
-  double bound_s = s->offloaded.bound_s; /* of the limit itself, not of a lower cap */
-  uint64_t bytes = (*out)->arena[TIER_DEVICE];
-  hp_status st = HP_OK;
-  if (bytes > room) {
-    st = try_reserves(s, room, floor, out, &kept);
-    if (!st) st = try_caps(s, room, bytes - room, floor, out, &kept, least);
-    if (!st && kept.p) swap_program(s, out, &kept);
-  }
+  hp_status st = offload_fit(&m, &kept, least);
+  if (kept) swap_texts(&f);
+  program_free(*out);
+  *out = kept ? f.kept : f.present;
+  program_free(kept ? f.present : f.kept);
   s->fits = true;
-  if (!st && (*out)->arena[TIER_DEVICE] <= room) *least = (*out)->arena[TIER_DEVICE];
-  if (!st) (*out)->bound_s = bound_s;
-  free_program(&kept);
+  if (!st && kept) *least = (*out)->arena[TIER_DEVICE];
+  if (!st) (*out)->bound_s = f.bound_s;
+  for (int i = 0; i < STAGES; i++) str_free(&f.text[i]);
   return st;
 }
 
