@@ -38,9 +38,12 @@ static hp_status try_reserves(fitting *f) {
   return st;
 }
 
-/* A cap between one that fits and the next larger one that was tried, which does not. */
+/* The cap half way between one that fits and the next larger one that was tried and does not, if
+ * they are so far apart that it may gain something. */
 static hp_status try_between(fitting *f, uint64_t fits, uint64_t above) {
-  return above > fits ? attempt(f, &(offload_attempt){.cap = fits + (above - fits) / 2}) : HP_OK;
+  enum { FAR = 25 }; /* a 25th of the room */
+  if (above < fits || above - fits <= f->m->room / FAR) return HP_OK;
+  return attempt(f, &(offload_attempt){.cap = fits + (above - fits) / 2});
 }
 
 /* Lowers the cap by what the program of a cap of the room is above it, and by a little more each

@@ -71,14 +71,17 @@ static hp_status try_other(step_ways *w, const micro_shape *shape, int64_t n,
   return HP_OK;
 }
 
-/* With what is recomputed: it is not copied, so the update may be better at another time.  Its
- * computation alone may take longer than the best plan does. */
+/* With what is recomputed: it is not copied, and updates that are left find lanes with time.  So
+ * these come first; the other only if updates at the end are better so far, and if computation
+ * alone does not take longer. */
 static hp_status try_remat(step_ways *w, const micro_shape *shape, int64_t n, bool both,
                            step_choice *c, step_plan *best) {
-  step_choice other = {STEP_WITH_REMAT, c->leaves};
+  bool refused = best->refused; /* to leave the update needs no less memory */
+  step_choice other = {STEP_WITH_REMAT, both ? !refused : c->leaves};
   double least_s;
   HP_TRY(try_other(w, shape, n, &other, c, best, &least_s));
   if (!both || best->refused || least_s >= best->stats.predicted_s) return HP_OK;
+  if (c->leaves && !refused) return HP_OK;
   other.leaves = !other.leaves;
   return try_other(w, shape, n, &other, c, best, &least_s);
 }

@@ -99,12 +99,14 @@ TEST(caps_are_lowered_until_a_program_fits_and_no_further) {
   CHECK_EQ(m.cap[1], 800);
   CHECK_EQ(m.cap[2], 900);
   CHECK_EQ(m.kept, 1);
-  maker less = {.part = 1.04};
-  CHECK(fit(&less, &least)); /* 960 fits: half way to 1000 does not, of 1.04 */
-  CHECK_EQ(less.cap[less.kept], 960);
-  maker between = {.part = 1.02};
-  CHECK(fit(&between, &least)); /* 980 fits, and 990 does not */
-  CHECK_EQ(between.cap[between.kept], 980);
+  maker less = {.part = 0.5, .extra = 530};
+  CHECK(fit(&less, &least)); /* 1030, 485 + 530 and 475 + 530 are too much, 465 + 530 is not */
+  CHECK_EQ(less.tried, 4);   /* and there is little between them */
+  CHECK_EQ(less.cap[less.kept], 930);
+  maker between = {.part = 0.5, .extra = 590};
+  CHECK(fit(&between, &least));
+  CHECK_EQ(between.tried, 7); /* by caps 1000, 910, 890, 870, 830, 750, and half way back */
+  CHECK_EQ(between.cap[between.kept], 790);
 }
 
 TEST(what_is_enough_does_not_depend_on_the_room) {
