@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "prog/actions.h"
 #include "rt/device_target.h"
+#include "rt/explain_pipeline.h"
 #include "rt/stage_meshes.h"
 #include "shard/layout_text.h"
 
@@ -449,6 +450,7 @@ hp_status api_pipeline_plan(const step *s, hp_program_stats *out, const char *wh
   pipeline_link l;
   hp_program_stats sum = {0}, one;
   double start = time_now_s();
+  bool of_all = what && !strncmp(what, "pipeline", 8);
   hp_status st = begin_link(s, &l);
   for (int i = 0; !st && i < l.d->meshes; i++) {
     compilation linked;
@@ -456,10 +458,12 @@ hp_status api_pipeline_plan(const step *s, hp_program_stats *out, const char *wh
     st = link_mesh(&l, i, &linked);
     if (!st) st = api_plan(&linked, l.d->stage_mesh[i], start, &one);
     if (!st) add_stats(&one, i == 0, &sum);
-    if (!st && what) str_printf(text, "%smesh %d\n", i ? "\n" : "", i);
-    if (!st && what) st = api_plan_explain(&linked, NULL, 0, l.d->stage_mesh[i], what, text);
+    if (!st && what && !of_all) str_printf(text, "%smesh %d\n", i ? "\n" : "", i);
+    if (!st && what && !of_all)
+      st = api_plan_explain(&linked, NULL, 0, l.d->stage_mesh[i], what, text);
     compile_end(&linked);
   }
+  if (!st && of_all) st = explain_pipeline(&l.plan, l.d->pipeline, what, text);
   sum.predicted_s = st ? 0 : l.plan.times.step_s;
   sum.memory.devices = s->piece[0]->d->n;
   sum.compile_s = time_now_s() - start;

@@ -212,11 +212,9 @@ static hp_status print_limits(const subject *s) {
 static const char *find_view(const question *q) {
   static const struct {
     const char *what, *json;
-  } views[] = {{"layouts", "layouts.json"},
-               {"comm", "comm.json"},
-               {"memory", "memory.json"},
-               {"schedule", "schedule.json"},
-               {"ops", "ops.json"}};
+  } views[] = {{"layouts", "layouts.json"},   {"comm", "comm.json"}, {"memory", "memory.json"},
+               {"schedule", "schedule.json"}, {"ops", "ops.json"},   {"pipeline", "pipeline.json"}};
+  if (q->svg && asks_for(q, "pipeline")) return "pipeline.svg";
   if (q->svg) return asks_for(q, "memory") ? "memory.svg" : "layouts.svg";
   if (!q->json) return q->what;
   for (size_t i = 0; q->what && i < sizeof views / sizeof *views; i++)
@@ -279,6 +277,8 @@ static hp_status explain_config(const train_config *c, const question *q) {
   s.c = &s.resolved;
   bool plan = !asks_for(q, "time");
   train_config_tell(c);
+  if (asks_for(q, "pipeline") && c->is.strategy.pp == 1)
+    HP_FAIL(HP_ERR_ARG, "explain pipeline: the job has no pipeline; write strategy=pp=2");
   hp_status st = trainer_open_model(c, plan, &s.d, &s.m);
   if (!st && !plan) st = open_planner(&s, NULL, false);
   if (!st) st = plan ? explain_plan(&s, q) : explain_time(s.c, s.m, q);
@@ -289,11 +289,12 @@ static hp_status explain_config(const train_config *c, const question *q) {
 }
 
 /* "comm.json" asks for the same as "comm --json". */
-enum { TOPICS = 6 };
-static const char *const topics[] = {"layouts",     "comm",          "memory",       "schedule",
-                                     "ops",         "time",          "layouts.json", "comm.json",
-                                     "memory.json", "schedule.json", "ops.json",     "time.json",
-                                     NULL};
+enum { TOPICS = 7 };
+static const char *const topics[] = {"layouts",     "comm",          "memory",
+                                     "schedule",    "ops",           "time",
+                                     "pipeline",    "layouts.json",  "comm.json",
+                                     "memory.json", "schedule.json", "ops.json",
+                                     "time.json",   "pipeline.json", NULL};
 static void read_topic(const char *word, question *q) {
   for (int i = 0; word && topics[i]; i++)
     if (!strcmp(word, topics[i])) {
@@ -305,8 +306,9 @@ static void read_topic(const char *word, question *q) {
 /* Refuses options that do not go together. */
 static int check_question(const char *verb, const question *q) {
   if (q->json && q->svg) return cli_usage(verb, "--json and --svg: expected one of them");
-  if (q->svg && !asks_for(q, "layouts") && !asks_for(q, "memory"))
-    return cli_usage(verb, "--svg draws layouts and memory: write layouts --svg %s", q->svg);
+  if (q->svg && !asks_for(q, "layouts") && !asks_for(q, "memory") && !asks_for(q, "pipeline"))
+    return cli_usage(verb, "--svg draws layouts, memory and pipeline: write layouts --svg %s",
+                     q->svg);
   if (q->svg && q->name) return cli_usage(verb, "--svg draws all of memory, not \"%s\"", q->name);
   if (q->name && !asks_for(q, "memory")) return cli_usage(verb, "\"%s\" is not expected", q->name);
   return CLI_GO_ON;
@@ -317,18 +319,20 @@ int verb_explain(int argc, char **argv) {
   const cli_option option[] =
       {{"--json", CLI_FLAG, &q.json, NULL, "one JSON object; the same as comm.json for comm, ..."},
        {"--svg", CLI_TEXT, &q.svg, "F.svg",
-        "layouts as a picture: the shards of tensors, by device; memory: each tier over the step"},
+        "layouts as a picture: the shards of tensors, by device; memory: each tier over the step; "
+        "pipeline: a timeline of all devices"},
        {"--dump", CLI_TEXT, &q.dump, "DIR",
         "the text after each stage of the compiler, from graph to program"}};
   const cli_spec spec =
-      {"hyper explain CONFIG.yaml [layouts|comm|memory [NAME]|schedule|ops|time] [--json] "
-       "[key=value ...]",
+      {"hyper explain CONFIG.yaml [layouts|comm|memory [NAME]|schedule|ops|time|pipeline] "
+       "[--json] [key=value ...]",
        "What the compiler decides for one training step: memory and what fills it, the program\n"
        "instruction by instruction, the work by op and its time at the limits of a device;\n"
        "what each device holds and what devices exchange.  Nothing runs, except for `time`:\n"
        "some steps on random tokens, which show where time goes.  `memory NAME` tells the\n"
        "lifetime of a value, or of all that match, such as '*.mlp.*': where it is made and used,\n"
-       "and in which memory it is in between.  key=value, or --key value, overrides a key of\n"
+       "and in which memory it is in between.  `pipeline` tells the rows of each device, what\n"
+       "stages cost and why devices are idle.  key=value, or --key value, overrides a key of\n"
        "the file.",
        "hyper explain examples/demo/demo.yaml layouts strategy=dp=2,tp=2 --svg layouts.svg", option,
        sizeof option / sizeof *option};

@@ -103,3 +103,26 @@ run generate --model $M --tokens 1,2,3 --max-new-tokens 8 --temperature 0 --json
 exit_is 0
 out_has "\"tokens\": $tokens"
 
+
+it "explain tells the rows, the bubble and its causes, and draws them"
+run explain job/job.yaml pipeline strategy=pp=3 "hyper_parallel.pipeline={schedule: zb-h1}"
+exit_is 0
+out_has "zb-h1; 3 stages on 3 devices of the pipeline, 6 micro-batches"
+out_has "0 F 0"
+run explain job/job.yaml pipeline --json strategy=pp=3 "hyper_parallel.pipeline={schedule: gpipe}"
+exit_is 0
+python3 - <<END || fail "the rows of pipeline --json are not those of gpipe"
+import json
+x = json.load(open("out"))
+rows = [r for r in x["rows"] if r["device"] == 0]
+assert [r["action"] for r in rows] == ["F"] * 6 + [rows[-1]["action"]] * 6, rows
+assert len(x["rows"]) == 36 and x["schedule"] == "gpipe" and len(x["stages"]) == 3
+assert 0 < x["bubble"] < 1 and x["step_s"] >= max(r["end_s"] for r in x["rows"]) > 0
+d = x["devices"][0]
+assert abs(d["busy_s"] + d["idle_s"] - x["step_s"]) < 1e-9 and d["in_flight"] == 6
+END
+run explain job/job.yaml pipeline strategy=pp=3 --svg pipe.svg
+exit_is 0
+grep -q "stage 2 F 5" pipe.svg || fail "no row in the picture"
+run explain job/job.yaml pipeline
+refused "the job has no pipeline"

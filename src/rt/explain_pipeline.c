@@ -1,0 +1,179 @@
+#include "rt/explain_pipeline.h"
+
+#include "base/json.h"
+#include "base/units.h"
+#include "rt/svg.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *name_of(const pipeline_plan *p, const char *schedule) {
+  if (p->rows.microbatches == 1) return "one micro-batch, stage by stage";
+  return strpbrk(schedule, " \n") ? "rows of a file" : schedule;
+}
+
+/* --- text ------------------------------------------------------------------------------------- */
+
+static void add_seconds(str *out, double s) {
+  str cell = {0};
+  units_add_seconds(&cell, s);
+  str_printf(out, "  %10s", cell.at ? cell.at : "");
+  out->failed |= cell.failed;
+  str_free(&cell);
+}
+
+static void print_devices(const pipeline_plan *p, str *out) {
+  str_add(
+      out,
+      "\ndevice  stages        busy        idle     warm-up   imbalance   transfers  in flight\n");
+  for (uint32_t d = 0; d < p->rows.devices; d++) {
+    const pipe_device *x = &p->times.device[d];
+    str stages = {0};
+    for (uint32_t s = 0; s < p->rows.stages; s++)
+      if (p->rows.placement[s] == d) str_printf(&stages, "%s%u", stages.len ? "," : "", s);
+    str_printf(out, "%6u  %-6s", d, stages.at ? stages.at : "");
+    str_free(&stages);
+    const double cells[] = {x->busy_s, x->idle_s, x->warmup_s, x->imbalance_s, x->transfer_s};
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) add_seconds(out, cells[i]);
+    str_printf(out, "  %9u\n", x->peak_in_flight);
+  }
+}
+
+static void print_stages(const pipeline_plan *p, str *out) {
+  str_add(out, "\nstage     forward    backward     weights      update  to the next\n");
+  for (uint32_t s = 0; s < p->rows.stages; s++) {
+    str_printf(out, "%5u", s);
+    const double cells[] = {p->forward_s[s], p->backward_s[s], p->weights_s[s], p->update_s[s],
+                            p->transfer_s[s]};
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) add_seconds(out, cells[i]);
+    str_add_char(out, '\n');
+  }
+}
+
+static hp_status print_text(const pipeline_plan *p, const char *schedule, str *out) {
+  str_printf(out, "schedule       %s; %u stages on %u devices of the pipeline, %u micro-batches\n",
+             name_of(p, schedule), p->rows.stages, p->rows.devices, p->rows.microbatches);
+  str_add(out, "step           predicted ");
+  units_add_seconds(out, p->times.step_s);
+  str_printf(out, ", devices are idle %.1f %% of it (%.1f %% between steps)\n",
+             100 * p->times.bubble, 100 * p->times.steady_bubble);
+  print_devices(p, out);
+  print_stages(p, out);
+  str_add(out, "\nrows of each device, `stage action microbatch`:\n");
+  pipe_rows_print(&p->rows, out);
+  return str_status(out);
+}
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+static void put_device(const pipeline_plan *p, uint32_t d, json_writer *w) {
+  const pipe_device *x = &p->times.device[d];
+  json_open_map(w);
+  json_put_key(w, "stages");
+  json_open_list(w);
+  for (uint32_t s = 0; s < p->rows.stages; s++)
+    if (p->rows.placement[s] == d) json_put_int(w, s);
+  json_close(w);
+  json_key_double(w, "busy_s", x->busy_s);
+  json_key_double(w, "idle_s", x->idle_s);
+  json_key_double(w, "warmup_s", x->warmup_s);
+  json_key_double(w, "imbalance_s", x->imbalance_s);
+  json_key_double(w, "transfer_s", x->transfer_s);
+  json_key_int(w, "in_flight", x->peak_in_flight);
+  json_close(w);
+}
+
+static void put_stage(const pipeline_plan *p, uint32_t s, json_writer *w) {
+  json_open_map(w);
+  json_key_double(w, "forward_s", p->forward_s[s]);
+  json_key_double(w, "backward_s", p->backward_s[s]);
+  json_key_double(w, "weights_s", p->weights_s[s]);
+  json_key_double(w, "update_s", p->update_s[s]);
+  json_key_double(w, "transfer_s", p->transfer_s[s]);
+  json_close(w);
+}
+
+static void put_rows(const pipeline_plan *p, uint32_t d, json_writer *w) {
+  for (uint32_t i = p->rows.row0[d]; i < p->rows.row0[d + 1]; i++) {
+    const pipe_row *row = &p->rows.row[i];
+    json_open_map(w);
+    json_key_int(w, "device", d);
+    json_key_int(w, "stage", row->stage);
+    json_key_string(w, "action", pipe_action_name(row->actions));
+    json_key_int(w, "microbatch", row->microbatch);
+    json_key_double(w, "start_s", p->times.start_s[i]);
+    json_key_double(w, "end_s", p->times.end_s[i]);
+    json_close(w);
+  }
+}
+
+static hp_status print_json(const pipeline_plan *p, const char *schedule, str *out) {
+  json_writer w = {.out = out};
+  json_open_map(&w);
+  json_key_string(&w, "schedule", name_of(p, schedule));
+  json_key_int(&w, "microbatches", p->rows.microbatches);
+  json_key_double(&w, "step_s", p->times.step_s);
+  json_key_double(&w, "bubble", p->times.bubble);
+  json_key_double(&w, "steady_bubble", p->times.steady_bubble);
+  json_put_key(&w, "devices");
+  json_open_list(&w);
+  for (uint32_t d = 0; d < p->rows.devices; d++) put_device(p, d, &w);
+  json_close(&w);
+  json_put_key(&w, "stages");
+  json_open_list(&w);
+  for (uint32_t s = 0; s < p->rows.stages; s++) put_stage(p, s, &w);
+  json_close(&w);
+  json_put_key(&w, "rows");
+  json_open_list(&w);
+  for (uint32_t d = 0; d < p->rows.devices; d++) put_rows(p, d, &w);
+  json_close(&w);
+  json_close(&w);
+  str_add_char(out, '\n');
+  return str_status(out);
+}
+
+/* --- the picture ------------------------------------------------------------------------------ */
+
+enum { WIDTH = 1100, LEFT = 90, TOP = 40, ROW = 22, STEP = 28 };
+
+static void draw_row(const pipeline_plan *p, uint32_t i, double y, str *out) {
+  const pipe_row *row = &p->rows.row[i];
+  double unit = (WIDTH - LEFT - 20) / p->times.step_s;
+  double x = LEFT + p->times.start_s[i] * unit;
+  double w = (p->times.end_s[i] - p->times.start_s[i]) * unit;
+  char tip[PIPE_ROW_NAME], number[16];
+  int color = (int)(row->microbatch % SVG_COLORS);
+  pipe_row_name(row, tip);
+  double strength = row->actions & PIPE_F ? 0.35 : row->actions & PIPE_B ? 1 : 0.65;
+  svg_pale_box(out, x, y, w < 0.5 ? 0.5 : w, ROW, "d", color, strength, tip);
+  snprintf(number, sizeof number, "%s%u", pipe_action_name(row->actions), row->microbatch);
+  if (w >= 30) svg_text(out, x + w / 2, y + 15, SVG_MIDDLE, false, w, number);
+}
+
+static hp_status draw(const pipeline_plan *p, const char *schedule, str *out) {
+  str title = {0};
+  svg_begin(out, WIDTH, TOP + STEP * p->rows.devices + 10, false);
+  str_printf(&title, "%s: predicted ", name_of(p, schedule));
+  units_add_seconds(&title, p->times.step_s);
+  str_printf(&title, ", idle %.1f %%; forward pale, backward dark, coloured by micro-batch",
+             100 * p->times.bubble);
+  svg_text(out, LEFT, 22, SVG_START, false, WIDTH - LEFT, title.at ? title.at : "");
+  out->failed |= title.failed;
+  str_free(&title);
+  for (uint32_t d = 0; d < p->rows.devices; d++) {
+    char name[24];
+    double y = TOP + STEP * d;
+    snprintf(name, sizeof name, "device %u", d);
+    svg_text(out, LEFT - 10, y + 15, SVG_END, false, LEFT - 12, name);
+    for (uint32_t i = p->rows.row0[d]; i < p->rows.row0[d + 1]; i++) draw_row(p, i, y, out);
+  }
+  svg_end(out);
+  return str_status(out);
+}
+
+hp_status explain_pipeline(const pipeline_plan *p, const char *schedule, const char *what,
+                           str *out) {
+  if (!strcmp(what, "pipeline.json")) return print_json(p, schedule, out);
+  if (!strcmp(what, "pipeline.svg")) return draw(p, schedule, out);
+  return print_text(p, schedule, out);
+}
