@@ -256,7 +256,7 @@ done
 run explain job/job.yaml memory $up.weight --svg memory.svg
 refused "--svg draws all of memory"
 run explain job/job.yaml schedule --svg memory.svg
-refused "--svg draws layouts and memory"
+refused "--svg draws layouts, memory and pipeline"
 
 it "a column that says nothing is left out"
 run explain job/job.yaml ops

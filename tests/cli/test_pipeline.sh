@@ -9,6 +9,7 @@ make_job job <<END
 gradient_accumulation_steps: 6
 END
 family_job llama
+sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 6/' job/model/config.json
 sed -i 's/^max_steps: .*/max_steps: 3/; s/^per_device_train_batch_size: .*/per_device_train_batch_size: 1/' job/job.yaml
 evaluated="eval_strategy=steps eval_steps=2 val_size=0.1"
 run train job/job.yaml output_dir=one $evaluated
