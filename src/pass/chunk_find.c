@@ -366,11 +366,22 @@ static bool cut(search *s) {
   return false;
 }
 
+/* A region runs at its last node.  Between a forward and a backward that needs a gradient of another
+ * mesh of a pipeline, that mesh needs what the forward makes. */
+static bool runs_at_once(search *s) {
+  for (uint32_t i = s->first; i <= s->last; i++) {
+    const ir_node *n = graph_node(s->f->g, i);
+    if (n->op == OP_INPUT && n->phase == PHASE_BACKWARD)
+      return refuse(s, s->r->at[0].node, "comes before a gradient of another stage");
+  }
+  return true;
+}
+
 hp_status chunk_find(chunk_finder *f, val v, chunk_region *out, bool *found, str *why) {
   search s = {.f = f, .r = out, .why = why};
   memset(out, 0, sizeof *out);
   out->seed = v;
-  *found = collect(&s) && find_axes(&s) && cut(&s);
+  *found = collect(&s) && runs_at_once(&s) && find_axes(&s) && cut(&s);
   for (int m = 0; m < out->n; m++) f->mark[out->at[m].node] = 0;
   for (uint32_t i = s.first; i <= s.last; i++) f->mark[i] = 0;
   return str_status(why);

@@ -79,15 +79,15 @@ typedef struct {
   float loss[8], norm, w[STAGES][DIM * DIM];
 } numbers;
 
-static void run_steps(hp_device *d, int micros, numbers *out) {
+static void run_steps_with(hp_device *d, const hp_compile_options *o, int micros, numbers *out) {
   hp_graph *first = build(false), *next = build(true), *update = build_update();
   hp_piece *piece[3];
   hp_program *p;
   str rows = {0};
   static const char *const name[] = {"FBW", "FBW_add", "U"};
-  CHECK_OK(hp_piece_compile(first, d, NULL, &piece[0]));
-  CHECK_OK(hp_piece_compile(next, d, NULL, &piece[1]));
-  CHECK_OK(hp_piece_compile(update, d, NULL, &piece[2]));
+  CHECK_OK(hp_piece_compile(first, d, o, &piece[0]));
+  CHECK_OK(hp_piece_compile(next, d, o, &piece[1]));
+  CHECK_OK(hp_piece_compile(update, d, o, &piece[2]));
   for (int i = 0; i < micros; i++) str_printf(&rows, "* %s %d\n", name[i > 0], i);
   str_printf(&rows, "* U %d\n", micros - 1);
   CHECK_OK(hp_link(piece, name, 3, rows.at, &p));
@@ -121,6 +121,10 @@ static void run_steps(hp_device *d, int micros, numbers *out) {
   hp_graph_free(next);
   hp_graph_free(update);
   str_free(&rows);
+}
+
+static void run_steps(hp_device *d, int micros, numbers *out) {
+  run_steps_with(d, NULL, micros, out);
 }
 
 static void open_device(const char *on, const char *schedule, int stages, hp_device **d) {
@@ -185,6 +189,20 @@ TEST(meshes_of_unequal_size_exchange_their_shards) {
     run_unequal(meshes[i], "(a,None)", &many);
     CHECK(!memcmp(&one, &many, sizeof one));
   }
+}
+
+/* Values in chunks: no region of a mesh joins a forward with a backward that waits for another. */
+TEST(chunks_of_a_stage_do_not_wait_for_another) {
+  const hp_compile_options small = {.chunk_bytes = 64};
+  numbers one = {.norm = 0}, many = {.norm = 0};
+  hp_device *d;
+  open_device(NULL, NULL, 0, &d);
+  run_steps_with(d, &small, 4, &one);
+  hp_device_close(d);
+  open_device(lone[1], NULL, 0, &d);
+  run_steps_with(d, &small, 4, &many);
+  hp_device_close(d);
+  CHECK(!memcmp(&one, &many, sizeof one));
 }
 
 TEST(rows_of_text_are_a_schedule_too) {
