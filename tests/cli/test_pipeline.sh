@@ -127,3 +127,14 @@ exit_is 0
 grep -q "stage 2 F 5" pipe.svg || fail "no row in the picture"
 run explain job/job.yaml pipeline
 refused "the job has no pipeline"
+
+it "large values in chunks: a stage does not wait for its own gradient"
+cat >chunks.yaml <<END
+name: chunks
+device: {flops: 4e10, bandwidth_gb_s: 2.7}
+links: [{name: none, bandwidth_gb_s: 1, latency_us: 1}]
+kernels: {chunk_bytes: 4194304}
+END
+run explain job/job.yaml strategy=pp=3 hyper_parallel.cluster=chunks.yaml hyper_parallel.recompute=none cutoff_len=8192
+exit_is 0
+out_has "predicted"
