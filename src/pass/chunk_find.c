@@ -366,8 +366,8 @@ static bool cut(search *s) {
   return false;
 }
 
-/* A region runs at its last node.  Between a forward and a backward that needs a gradient of another
- * mesh of a pipeline, that mesh needs what the forward makes. */
+/* A region runs at its last node.  Between a forward and a backward that needs a gradient of
+ * another mesh of a pipeline, that mesh needs what the forward makes. */
 static bool runs_at_once(search *s) {
   for (uint32_t i = s->first; i <= s->last; i++) {
     const ir_node *n = graph_node(s->f->g, i);
