@@ -110,6 +110,8 @@ run explain job/job.yaml pipeline strategy=pp=3 "hyper_parallel.pipeline={schedu
 exit_is 0
 out_has "zb-h1; 3 stages on 3 devices of the pipeline, 6 micro-batches"
 out_has "0 F 0"
+run explain job/job.yaml pipeline strategy=pp=3
+out_has "schedule       1f1b;" # the default
 run explain job/job.yaml pipeline --json strategy=pp=3 "hyper_parallel.pipeline={schedule: gpipe}"
 exit_is 0
 python3 - <<END || fail "the rows of pipeline --json are not those of gpipe"

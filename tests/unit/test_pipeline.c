@@ -182,11 +182,14 @@ static void run_unequal(const char *on, const char *entries, numbers *out) {
 TEST(meshes_of_unequal_size_exchange_their_shards) {
   numbers one = {.norm = 0}, many;
   run_unequal(NULL, NULL, &one);
-  static const char *const meshes[] = {"(2)(a);(3)(a);(1)(a);(2)(a)", "(1)(a);(1)(a);(4)(a);(2)(a)",
+  static const char *const meshes[] = {"(2)(a);(3)(a);(1)(a);(2)(a)", "(2)(a);(5)(a);(1)(a);(2)(a)",
                                        "(2)(a)@5,0;(1)(a)@3;(1)(a)@1;(2)(a)@2,4"};
   for (size_t i = 0; i < sizeof meshes / sizeof *meshes; i++) {
     many = (numbers){.norm = 0};
     run_unequal(meshes[i], "(a,None)", &many);
+    CHECK(!memcmp(&one, &many, sizeof one));
+    many = (numbers){.norm = 0};
+    run_unequal(meshes[i], "(None,None)", &many); /* columns of products: boxes that are packed */
     CHECK(!memcmp(&one, &many, sizeof one));
   }
 }
