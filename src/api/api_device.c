@@ -279,7 +279,7 @@ static bool next_with(const hp_device *d, const char *name, int *i, uint32_t *in
   return false;
 }
 
-/* The first of them, of which any other has a copy. */
+/* The first of them; the others have copies. */
 static hp_status find(const hp_device *d, const char *name, device_mesh **on, uint32_t *index) {
   int i = stage_meshes_where(d, name, index);
   if (i < 0) HP_FAIL(HP_ERR_ARG, "the device has no param \"%s\"", name);

@@ -159,14 +159,9 @@ typedef struct {
 /* The actions of a piece on all meshes, in *out. */
 static hp_status find_actions(const hp_piece *p, uint8_t *out) {
   for (int i = 0; i < p->d->meshes; i++) {
-    const program *q = p->part[i] ? p->part[i]->c.lowered : NULL;
-    if (!q) continue;
-    uint8_t *action = mem_calloc(q->insts.len + 1, 1);
-    HP_TRY_MEM(action);
-    hp_status st = program_actions(q, action);
-    for (size_t k = 0; !st && k < q->insts.len; k++) *out |= action[k];
-    mem_free(action);
-    HP_TRY(st);
+    uint8_t has = 0;
+    if (p->part[i]) HP_TRY(program_all_actions(p->part[i]->c.lowered, &has));
+    *out |= has;
   }
   return HP_OK;
 }
@@ -293,8 +288,8 @@ static hp_status link_mesh(const pipeline_link *l, int on, compilation *out) {
   *out = (compilation){0};
   HP_TRY_MEM(c);
   for (size_t k = 0; k < pieces; k++) {
-    const hp_piece *p = l->s->piece[k]->part[on];
-    c[k] = p ? (compilation *)&p->c : &nothing;
+    hp_piece *p = l->s->piece[k]->part[on];
+    c[k] = p ? &p->c : &nothing;
   }
   const hp_piece *first = l->s->piece[m->row.at[0].piece]->part[on];
   hp_status st = compile_link(c, pieces, &rows, &first->o, out);
@@ -440,34 +435,89 @@ hp_status api_pipeline_stats(const pipeline_program *p, hp_program_stats *out) {
     HP_TRY(api_mesh_stats(part, &one));
     add_stats(&one, !k, &sum);
   }
-  sum.predicted_s = p->plan.times.step_s;
+  sum.predicted_s = pipeline_plan_seconds(&p->plan);
   sum.memory.devices = p->d->n;
   *out = sum;
   return HP_OK;
 }
 
+/* Graphs of a mesh, whose layouts are told. */
+static hp_status explain_mesh(const pipeline_link *l, int on, const char *what, str *text) {
+  compilation linked;
+  const size_t pieces = (size_t)l->s->n;
+  graph_layouts *g = mem_calloc(pieces, sizeof *g);
+  HP_TRY_MEM(g);
+  size_t n = 0;
+  for (uint32_t k = 0; k < pieces; k++) {
+    const hp_piece *part = l->s->piece[k]->part[on];
+    if (part && is_used(l, k)) g[n++] = (graph_layouts){part->c.global, &part->c.shards};
+  }
+  hp_status st = link_mesh(l, on, &linked);
+  if (!st) st = api_plan_explain(&linked, g, n, l->d->stage_mesh[on], what, text);
+  compile_end(&linked);
+  mem_free(g);
+  return st;
+}
+
+/* Text of all meshes, under a line for each; JSON and pictures of the one with the fullest device,
+ * whose numbers the summary has. */
+static hp_status explain_meshes(const pipeline_link *l, int fullest, const char *what, str *text) {
+  if (!strncmp(what, "pipeline", 8)) return explain_pipeline(&l->plan, l->d->pipeline, what, text);
+  if (strchr(what, '.')) return explain_mesh(l, fullest, what, text);
+  for (int i = 0, told = 0; i < l->d->meshes; i++) {
+    if (!l->plan.mesh[i].row.len) continue;
+    str_printf(text, "%smesh %d\n", told++ ? "\n" : "", i);
+    HP_TRY(explain_mesh(l, i, what, text));
+  }
+  return HP_OK;
+}
+
+static hp_status plan_mesh(const pipeline_link *l, int on, double start, hp_program_stats *out) {
+  compilation linked;
+  *out = (hp_program_stats){0};
+  hp_status st = link_mesh(l, on, &linked);
+  if (!st) st = api_plan(&linked, l->d->stage_mesh[on], start, out);
+  compile_end(&linked);
+  return st;
+}
+
+/* If the memory limit is too small for some meshes: sum->memory and the failure are those of the
+ * mesh that needs most. */
+static hp_status plan_meshes(const pipeline_link *l, double start, int *fullest,
+                             hp_program_stats *sum) {
+  uint64_t most = 0;
+  err_report why = {0};
+  hp_status st = HP_OK;
+  for (int i = 0, planned = 0; i < l->d->meshes; i++) {
+    hp_program_stats one;
+    if (!l->plan.mesh[i].row.len) continue;
+    hp_status own = plan_mesh(l, i, start, &one);
+    if (own && own != HP_ERR_OOM) return own;
+    bool fuller = one.memory.planned_bytes > most || (own && !st);
+    if (fuller) most = one.memory.planned_bytes, *fullest = i;
+    if (!own && !st) add_stats(&one, !planned++, sum);
+    if (own && fuller) err_take(own, &why), sum->memory = one.memory;
+    else if (own) err_clear();
+    if (own) st = own;
+  }
+  return st ? err_give(&why) : HP_OK;
+}
+
 hp_status api_pipeline_plan(const step *s, hp_program_stats *out, const char *what, str *text) {
   pipeline_link l;
-  hp_program_stats sum = {0}, one;
+  hp_program_stats sum = {0};
   double start = time_now_s();
-  bool of_all = what && !strncmp(what, "pipeline", 8);
+  int fullest = 0;
   hp_status st = begin_link(s, &l);
-  for (int i = 0; !st && i < l.d->meshes; i++) {
-    compilation linked;
-    if (!l.plan.mesh[i].row.len) continue;
-    st = link_mesh(&l, i, &linked);
-    if (!st) st = api_plan(&linked, l.d->stage_mesh[i], start, &one);
-    if (!st) add_stats(&one, i == 0, &sum);
-    if (!st && what && !of_all) str_printf(text, "%smesh %d\n", i ? "\n" : "", i);
-    if (!st && what && !of_all)
-      st = api_plan_explain(&linked, NULL, 0, l.d->stage_mesh[i], what, text);
-    compile_end(&linked);
+  if (!st) st = plan_meshes(&l, start, &fullest, &sum);
+  if (!st && what) st = explain_meshes(&l, fullest, what, text);
+  if (st == HP_ERR_OOM) out->memory = sum.memory;
+  if (!st) {
+    sum.predicted_s = pipeline_plan_seconds(&l.plan);
+    sum.memory.devices = l.d->n;
+    sum.compile_s = time_now_s() - start;
+    *out = sum;
   }
-  if (!st && of_all) st = explain_pipeline(&l.plan, l.d->pipeline, what, text);
-  sum.predicted_s = st ? 0 : l.plan.times.step_s;
-  sum.memory.devices = s->piece[0]->d->n;
-  sum.compile_s = time_now_s() - start;
-  if (!st) *out = sum;
   end_link(&l);
   return st;
 }

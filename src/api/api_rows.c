@@ -95,16 +95,6 @@ static hp_status read_rows(reader *r, const char *text) {
   return HP_OK;
 }
 
-/* Which actions have instructions in a program. */
-static hp_status find_actions(const program *p, uint8_t *out) {
-  uint8_t *action = mem_calloc(p->insts.len + 1, 1);
-  HP_TRY_MEM(action);
-  hp_status st = program_actions(p, action);
-  for (size_t i = 0; i < p->insts.len; i++) *out |= action[i];
-  mem_free(action);
-  return st;
-}
-
 /* For each micro-batch a piece runs to its end. */
 static hp_status check_complete(const reader *r, const uint8_t *has) {
   for (size_t i = 0; i < r->out->run.len; i++) {
@@ -127,7 +117,7 @@ static bool runs_in_parts(const api_rows *rows) {
 static hp_status check_parts(const reader *r) {
   uint8_t *has = mem_calloc((size_t)r->n, 1);
   hp_status st = has ? HP_OK : HP_ERR_OOM;
-  for (int i = 0; !st && i < r->n; i++) st = find_actions(r->lowered[i], &has[i]);
+  for (int i = 0; !st && i < r->n; i++) st = program_all_actions(r->lowered[i], &has[i]);
   if (!st) st = check_complete(r, has);
   mem_free(has);
   return st;

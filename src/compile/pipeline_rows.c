@@ -121,7 +121,7 @@ static void add_transfer_costs(planner *p) {
   }
 }
 
-/* A row takes some time, so that what needs it comes later in the order of times. */
+/* A row takes some time, so that a row which needs it begins later. */
 static void find_costs(planner *p) {
   const double share = 1.0 / p->s->micros, least = 1e-9;
   for (uint32_t i = 0; i < p->s->micros; i++) add_costs(p, p->s->piece_of[i], share);
@@ -150,7 +150,7 @@ static hp_status stage_by_stage(const stage_placement *at, pipe_rows *out) {
 
 static hp_status make_rows(const pipeline_step *s, const pipe_request *q, pipe_rows *out) {
   if (s->micros == 1) return stage_by_stage(&s->place, out);
-  if (strpbrk(s->schedule, " \n"))
+  if (pipe_is_rows(s->schedule))
     return pipe_rows_parse(s->schedule, "pipeline", (pipe_shape){q->stages, q->microbatches}, out);
   return pipe_generate(s->schedule, q, out);
 }
@@ -172,8 +172,7 @@ static hp_status make_schedule(planner *p) {
   return pipe_simulate(&out->rows, "pipeline", &costs, PIPE_ONE_STREAM, &out->times);
 }
 
-/* Gradients are added up in the order of micro-batches, the bits of which are those of one device.
- */
+/* Gradients are added up in the order of micro-batches, as on one device. */
 static hp_status check_order(const planner *p, const uint32_t *last, const pipe_row *row) {
   char name[PIPE_ROW_NAME], other[PIPE_ROW_NAME];
   uint32_t before = last[row->stage];
@@ -182,6 +181,14 @@ static hp_status check_order(const planner *p, const uint32_t *last, const pipe_
           "pipeline: %s comes after %s; gradients are added in the order of micro-batches, so that "
           "no schedule changes a bit",
           pipe_row_name(row, name), pipe_row_name(&p->out->rows.row[before], other));
+}
+
+/* The norm of all gradients comes before any update. */
+static hp_status refuse_update(const pipe_row *row) {
+  char name[PIPE_ROW_NAME];
+  HP_FAIL(HP_ERR_UNSUPPORTED,
+          "pipeline: %s: leave rows of U out; each stage is updated after its last row",
+          pipe_row_name(row, name));
 }
 
 static hp_status check_rows(planner *p) {
@@ -194,8 +201,9 @@ static hp_status check_rows(planner *p) {
   for (uint32_t i = 0; !st && i < pipe_rows_count(rows); i++) {
     const pipe_row *row = &rows->row[i];
     size_t at = ((size_t)row->stage * p->s->micros + row->microbatch) * 2;
+    if (row->actions & PIPE_U) st = refuse_update(row);
     if (row->actions & PIPE_F) p->row_of[at] = i;
-    if (row->actions & PIPE_B) {
+    if (!st && row->actions & PIPE_B) {
       p->row_of[at + 1] = i;
       st = check_order(p, last, row);
       last[row->stage] = i;
@@ -246,7 +254,7 @@ static hp_status list_events(const planner *p, events *out) {
   const pipe_rows *rows = &p->out->rows;
   for (uint32_t i = 0; i < pipe_rows_count(rows); i++) {
     event e = {.at_s = p->out->times.start_s[i], .is_row = true, .row = i};
-    if (!(rows->row[i].actions & PIPE_U) && !vec_push(out, e)) return HP_ERR_OOM;
+    if (!vec_push(out, e)) return HP_ERR_OOM;
   }
   for (uint32_t micro = 0; micro < p->s->micros; micro++) HP_TRY(list_transfers(p, micro, out));
   if (out->len) qsort(out->at, out->len, sizeof *out->at, by_time);
@@ -394,6 +402,18 @@ hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out) {
   mem_free(p.number);
   mem_free(p.row_of);
   return st;
+}
+
+/* Stages of a mesh are updated one after the other. */
+double pipeline_plan_seconds(const pipeline_plan *p) {
+  double most = 0;
+  for (uint32_t d = 0; d < p->rows.devices; d++) {
+    double own = 0;
+    for (uint32_t s = 0; s < p->rows.stages; s++)
+      if (p->rows.placement[s] == d) own += p->update_s[s];
+    if (own > most) most = own;
+  }
+  return p->times.step_s + most;
 }
 
 void pipeline_plan_free(pipeline_plan *p) {

@@ -54,6 +54,8 @@ typedef struct {
 /* HP_ERR_INPUT or HP_ERR_ARG, with the rows, if the schedule cannot run or adds gradients in
  * another order than that of the micro-batches.  Call pipeline_plan_free, also after a failure. */
 hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out);
+/* Seconds of the step: the rows, and behind them the longest update. */
+double pipeline_plan_seconds(const pipeline_plan *p);
 void pipeline_plan_free(pipeline_plan *p);
 
 #endif

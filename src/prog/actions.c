@@ -171,3 +171,13 @@ hp_status program_actions(const program *p, uint8_t *action) {
   mem_free(s.use);
   return HP_OK;
 }
+
+hp_status program_all_actions(const program *p, uint8_t *out) {
+  uint8_t *action = mem_calloc(p->insts.len + 1, 1);
+  HP_TRY_MEM(action);
+  hp_status st = program_actions(p, action);
+  *out = 0;
+  for (size_t i = 0; i < p->insts.len; i++) *out |= action[i];
+  mem_free(action);
+  return st;
+}

@@ -21,6 +21,9 @@ enum {
  * with the operands. */
 hp_status program_actions(const program *p, uint8_t *action);
 
+/* Which actions have instructions in it. */
+hp_status program_all_actions(const program *p, uint8_t *out);
+
 /* "F", "B", "W", "U". */
 char action_letter(uint8_t action);
 /* Actions of some letters, "FB"; 0: not that. */

@@ -20,9 +20,11 @@ typedef struct {
   adopted *piece;
   size_t pieces;
   const link_transfer *transfer;
+  size_t transfers;
   uint32_t *buffer; /* by transfer: of its piece */
   uint32_t kernels; /* of all pieces */
   bool micros;      /* there are several micro-batches */
+  VEC(bool) made;   /* by buffer of the linked program: an instruction has written it */
   map io;           /* names of inputs and outputs so far */
   map work_of;      /* piece and micro-batch -> its first buffer of work memory */
   map state_of;     /* name -> buffer of the named tensor */
@@ -152,6 +154,34 @@ static hp_status find_buffers(linker *l, const adopted *a, const link_row *row) 
   return known ? HP_OK : add_buffers(l, a, row);
 }
 
+/* Rows of stages may be in an order in which a value is read before it is made: then the stages of
+ * the graph do not follow each other. */
+static hp_status check_made(linker *l, const prog_inst *n, const link_row *row) {
+  const uint32_t *arg = &l->p->args.at[n->arg0];
+  if (!vec_reserve(&l->made, l->p->buffers.len - l->made.len)) return HP_ERR_OOM;
+  while (l->made.len < l->p->buffers.len) l->made.at[l->made.len++] = false;
+  for (int k = 0; k < n->n_in + n->n_out; k++) {
+    uint32_t root = l->p->buffers.at[arg[k]].root;
+    const prog_buffer *f = &l->p->buffers.at[root];
+    if (k >= n->n_in) l->made.at[root] = true;
+    else if (f->place == PLACE_WORK && !(f->flags & BUFFER_INPUT) && !l->made.at[root])
+      HP_FAIL(HP_ERR_ARG,
+              "%s \"%s\" of stage %u needs a value before it is made: in the forward a stage reads "
+              "values of lower stages, in the backward those of higher ones; see hp_stage",
+              op_table[n->op].name, program_str(l->p, n->loc), row->stage);
+  }
+  return HP_OK;
+}
+
+static hp_status add_inst(linker *l, const prog_inst *n, const uint32_t *arg, const link_row *row) {
+  prog_inst made = *n;
+  made.arg0 = (uint32_t)l->p->args.len;
+  for (int k = 0; k < n->n_in + n->n_out; k++)
+    if (!vec_push(&l->p->args, l->own[arg[k]])) return HP_ERR_OOM;
+  if (l->transfers) HP_TRY(check_made(l, &made, row));
+  return vec_push(&l->p->insts, made) ? HP_OK : HP_ERR_OOM;
+}
+
 static hp_status add_insts(linker *l, const adopted *a, const link_row *row) {
   size_t end = row->end ? row->end : a->p->insts.len;
   for (size_t i = row->first; i < end; i++) {
@@ -160,10 +190,7 @@ static hp_status add_insts(linker *l, const adopted *a, const link_row *row) {
     if (!(row->actions & a->action[i]) || (row->of_stage && n.stage != row->stage)) continue;
     n.stage = row->stage;
     n.micro = l->micros ? row->microbatch + 1 : 0;
-    n.arg0 = (uint32_t)l->p->args.len;
-    for (int k = 0; k < n.n_in + n.n_out; k++)
-      if (!vec_push(&l->p->args, l->own[arg[k]])) return HP_ERR_OOM;
-    if (!vec_push(&l->p->insts, n)) return HP_ERR_OOM;
+    HP_TRY(add_inst(l, &n, arg, row));
   }
   return HP_OK;
 }
@@ -202,18 +229,17 @@ static hp_status add_transfer(linker *l, const link_row *row) {
                  .phase = phase[row->actions],
                  .stage = row->stage,
                  .micro = l->micros ? row->microbatch + 1 : 0,
-                 .arg0 = (uint32_t)l->p->args.len,
                  .workspace = PROG_NONE,
                  .kernel = l->kernels,
                  .attr = transfer_attr(l, t, row, &f->type),
                  .bytes = (double)f->bytes};
   if (!n.attr) return HP_ERR_OOM;
-  if (!vec_push(&l->p->args, l->own[l->buffer[row->transfer - 1]])) return HP_ERR_OOM;
-  return vec_push(&l->p->insts, n) ? HP_OK : HP_ERR_OOM;
+  return add_inst(l, &n, &l->buffer[row->transfer - 1], row);
 }
 
 static hp_status find_transfers(linker *l, const link_rows *r) {
   l->transfer = r->transfer;
+  l->transfers = r->transfers;
   l->buffer = mem_calloc(r->transfers, sizeof *l->buffer);
   HP_TRY_MEM(l->buffer);
   for (size_t i = 0; i < r->transfers; i++) {
@@ -280,6 +306,7 @@ static void linker_free(linker *l) {
   }
   mem_free(l->piece);
   mem_free(l->buffer);
+  vec_free(&l->made);
   mem_free(l->own);
   map_free(&l->state_of);
   map_free(&l->io);

@@ -43,8 +43,9 @@ bool link_has_micros(const link_rows *r);
 /* Pieces are in the order of the graph and have no offsets (lower_graph); *out has the same form
  * and the rows in their order.  HP_ERR_SHAPE, with the name, if two pieces have different types of
  * a named tensor; HP_ERR_ARG if two pieces of a micro-batch have an input or output of the same
- * name. kernel0[i]: the offset that was added to the kernel numbers of piece i; PROG_NONE: no row
- * runs the piece, so it is not linked.  Time and memory are linear in the instructions of all rows.
+ * name, or rows with transfers read a value before it is made. kernel0[i]: the offset that was
+ * added to the kernel numbers of piece i; PROG_NONE: no row runs the piece, so it is not linked.
+ * Time and memory are linear in the instructions of all rows.
  */
 hp_status program_link(const program *const *piece, size_t pieces, const link_rows *r,
                        uint32_t *kernel0, program **out);

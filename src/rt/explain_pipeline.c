@@ -9,7 +9,7 @@
 
 static const char *name_of(const pipeline_plan *p, const char *schedule) {
   if (p->rows.microbatches == 1) return "one micro-batch, stage by stage";
-  return strpbrk(schedule, " \n") ? "rows of a file" : schedule;
+  return pipe_is_rows(schedule) ? "rows of a file" : schedule;
 }
 
 /* --- text ------------------------------------------------------------------------------------- */
@@ -55,7 +55,9 @@ static hp_status print_text(const pipeline_plan *p, const char *schedule, str *o
              name_of(p, schedule), p->rows.stages, p->rows.devices, p->rows.microbatches);
   str_add(out, "step           predicted ");
   units_add_seconds(out, p->times.step_s);
-  str_printf(out, ", devices are idle %.1f %% of it (%.1f %% between steps)\n",
+  str_add(out, ", with the update ");
+  units_add_seconds(out, pipeline_plan_seconds(p));
+  str_printf(out, "; before it devices are idle %.1f %% (%.1f %% between steps)\n",
              100 * p->times.bubble, 100 * p->times.steady_bubble);
   print_devices(p, out);
   print_stages(p, out);
@@ -112,7 +114,8 @@ static hp_status print_json(const pipeline_plan *p, const char *schedule, str *o
   json_open_map(&w);
   json_key_string(&w, "schedule", name_of(p, schedule));
   json_key_int(&w, "microbatches", p->rows.microbatches);
-  json_key_double(&w, "step_s", p->times.step_s);
+  json_key_double(&w, "step_s", pipeline_plan_seconds(p));
+  json_key_double(&w, "rows_s", p->times.step_s);
   json_key_double(&w, "bubble", p->times.bubble);
   json_key_double(&w, "steady_bubble", p->times.steady_bubble);
   json_put_key(&w, "devices");

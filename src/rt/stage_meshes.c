@@ -7,21 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MESH_TEXT = 512 };
-
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* The k-th of the meshes in a text, without spaces around it; false: there are fewer. */
-static bool mesh_at(const char *text, int k, char out[MESH_TEXT]) {
-  for (; k; k--) {
-    text = strchr(text, ';');
-    if (!text) return false;
-    text++;
-  }
-  text += strspn(text, " ");
-  size_t n = strcspn(text, ";");
-  while (n && text[n - 1] == ' ') n--;
-  snprintf(out, MESH_TEXT, "%.*s", n < MESH_TEXT ? (int)n : MESH_TEXT - 1, text);
+/* The next of the meshes in a text, into *out, without spaces around it; false: there is none. */
+static bool next_mesh(const char **text, str *out) {
+  if (!*text) return false;
+  *text += strspn(*text, " ");
+  size_t length = strcspn(*text, ";"), n = length;
+  while (n && (*text)[n - 1] == ' ') n--;
+  str_clear(out);
+  str_add_n(out, *text, n);
+  *text = (*text)[length] ? *text + length + 1 : NULL;
   return true;
 }
 
@@ -31,24 +27,24 @@ static int count_meshes(const char *text) {
   return n;
 }
 
-static hp_status count_devices(const char *text, int64_t *out) {
+static hp_status count_devices(const str *text, int64_t *out) {
   mesh m;
   layout l;
   bool called;
-  HP_TRY(layout_parse(text, &m, &l, &called));
+  HP_TRY(str_status(text));
+  HP_TRY(layout_parse(text->at ? text->at : "", &m, &l, &called));
   *out = m.devices;
   mesh_free(&m);
   return HP_OK;
 }
 
-/* "(2)(dp)" with the ranks from `first` on behind it, if it has none. */
-static hp_status mesh_with_ranks(const char *text, int64_t first, str *out, int64_t *devices) {
+/* "(2)(dp)" gets the ranks from `first` on, if it has none. */
+static hp_status add_ranks(str *text, int64_t first, int64_t *devices) {
   HP_TRY(count_devices(text, devices));
-  str_clear(out);
-  str_add(out, text);
-  for (int64_t i = 0; !strchr(text, '@') && i < *devices; i++)
-    str_printf(out, i ? ",%lld" : "@%lld", (long long)(first + i));
-  return str_status(out);
+  bool has_ranks = strchr(text->at, '@') != NULL;
+  for (int64_t i = 0; !has_ranks && i < *devices; i++)
+    str_printf(text, i ? ",%lld" : "@%lld", (long long)(first + i));
+  return str_status(text);
 }
 
 /* No rank is on two meshes, or on none. */
@@ -65,31 +61,28 @@ static hp_status check_ranks(const device_mesh *dm) {
 }
 
 static hp_status open_meshes(const hp_device_options *o, device_mesh *dm) {
-  char text[MESH_TEXT];
-  str full = {0};
+  const char *at = o->mesh;
+  str text = {0};
   int64_t first = 0, devices = 0;
   hp_status st = HP_OK;
-  for (int k = 0; !st && mesh_at(o->mesh, k, text); k++, first += devices) {
+  for (; !st && next_mesh(&at, &text); first += devices) {
     hp_device_options each = *o;
-    st = mesh_with_ranks(text, first, &full, &devices);
-    each.mesh = full.at;
-    if (!st) st = device_mesh_open_on(dm->job, &each, &dm->stage_mesh[k]);
-    if (!st) dm->meshes = k + 1;
+    st = add_ranks(&text, first, &devices);
+    each.mesh = text.at;
+    if (!st) st = device_mesh_open_on(dm->job, &each, &dm->stage_mesh[dm->meshes]);
+    if (!st) dm->meshes++;
   }
-  str_free(&full);
+  str_free(&text);
   return st ? st : check_ranks(dm);
 }
 
 /* --- stages ----------------------------------------------------------------------------------- */
 
-/* A name has no spaces. */
-static bool is_rows(const char *pipeline) { return strpbrk(pipeline, " \n") != NULL; }
-
 /* The placement of a schedule's stages does not depend on the number of micro-batches. */
 static hp_status make_rows(const hp_device_options *o, const char *pipeline, uint32_t meshes,
                            pipe_rows *out) {
   pipe_request q = {.devices = meshes, .microbatches = 2 * meshes};
-  if (is_rows(pipeline))
+  if (pipe_is_rows(pipeline))
     return pipe_rows_parse(pipeline, "pipeline", (pipe_shape){(uint32_t)o->stages, 0}, out);
   HP_TRY(pipe_schedule_stages(pipeline, meshes, &q.stages));
   if (o->stages) q.stages = (uint32_t)o->stages;
@@ -118,14 +111,14 @@ static hp_status place_stages(const hp_device_options *o, device_mesh *dm) {
 }
 
 static hp_status count_all(const hp_device_options *o, int64_t *out) {
-  char text[MESH_TEXT];
+  const char *at = o->mesh;
+  str text = {0};
   int64_t devices;
-  *out = 0;
-  for (int k = 0; mesh_at(o->mesh, k, text); k++) {
-    HP_TRY(count_devices(text, &devices));
-    *out += devices;
-  }
-  return HP_OK;
+  hp_status st = HP_OK;
+  for (*out = 0; !st && next_mesh(&at, &text); *out += st ? 0 : devices)
+    st = count_devices(&text, &devices);
+  str_free(&text);
+  return st;
 }
 
 static hp_status check_processes(const device_mesh *dm) {

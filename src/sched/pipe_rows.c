@@ -31,6 +31,8 @@ static const struct {
                     {PIPE_U, "U"}};
 enum { ACTION_NAMES = sizeof action_names / sizeof *action_names };
 
+bool pipe_is_rows(const char *text) { return strpbrk(text, " \n") != NULL; }
+
 const char *pipe_action_name(uint8_t actions) {
   for (int i = 0; i < ACTION_NAMES; i++)
     if (action_names[i].actions == actions) return action_names[i].name;

@@ -463,11 +463,9 @@ static int key_of(const train_config *c, int key, int block_key) {
   return c->at[block_key] && !c->at[key] ? block_key : key;
 }
 
-/* strategy and devices, which may stand in the file or in the block. */
-static hp_status decide_strategy(train_config *c) {
-  char with_stages[256];
-  const char *given = c->strategy ? c->strategy : c->parallel.strategy;
-  const char *text = train_pipeline_strategy(c, given, with_stages);
+/* strategy and devices, which may stand in the file or in the block.  text: with the stages of the
+ * pipeline: block. */
+static hp_status take_strategy(train_config *c, const char *given, const char *text) {
   int by = key_of(c, KEY_strategy, KEY_PARALLEL_strategy);
   int devices = key_of(c, KEY_devices, KEY_PARALLEL_devices);
   int64_t n = devices == KEY_devices ? c->devices : c->parallel.devices;
@@ -481,6 +479,15 @@ static hp_status decide_strategy(train_config *c) {
   err_clear();
   const tree_node *at = c->at[given ? by : devices];
   TREE_FAIL(at ? at : c->parallel.pipeline, "%s", why);
+}
+
+static hp_status decide_strategy(train_config *c) {
+  const char *given = c->strategy ? c->strategy : c->parallel.strategy, *text;
+  str with_stages = {0};
+  hp_status st = train_pipeline_strategy(c, given, &with_stages, &text);
+  if (!st) st = take_strategy(c, given, text);
+  str_free(&with_stages);
+  return st;
 }
 
 /* Two keys for one thing: the block's and the file's. */

@@ -38,11 +38,14 @@ hp_status train_pipeline_read(train_config *c) {
   return read_microbatches(c, pipe);
 }
 
-const char *train_pipeline_strategy(const train_config *c, const char *base, char text[256]) {
-  if (c->is.pipe_stages < 2 || (base && strstr(base, "pp="))) return base;
-  snprintf(text, 256, "%s%spp=%lld", base ? base : "", base && *base ? "," : "",
-           (long long)c->is.pipe_stages);
-  return text;
+hp_status train_pipeline_strategy(const train_config *c, const char *base, str *text,
+                                  const char **out) {
+  *out = base;
+  if (c->is.pipe_stages < 2 || (base && strstr(base, "pp="))) return HP_OK;
+  str_printf(text, "%s%spp=%lld", base ? base : "", base && *base ? "," : "",
+             (long long)c->is.pipe_stages);
+  *out = text->at;
+  return str_status(text);
 }
 
 hp_status train_pipeline_check(const train_config *c) {

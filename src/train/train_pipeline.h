@@ -7,9 +7,10 @@
 
 /* Reads its keys; microbatches are gradient_accumulation_steps. */
 hp_status train_pipeline_read(train_config *c);
-/* The strategy with pp=STAGES, if the block says them and the strategy does not say pp; text: room.
- */
-const char *train_pipeline_strategy(const train_config *c, const char *base, char text[256]);
+/* The strategy with pp=STAGES, in *text, if the block says stages and the strategy does not say pp;
+ * else `base` itself. */
+hp_status train_pipeline_strategy(const train_config *c, const char *base, str *text,
+                                  const char **out);
 /* A schedule needs a pipeline. */
 hp_status train_pipeline_check(const train_config *c);
 /* The schedule for hp_device_options.pipeline: its name, or the rows of its file in *rows. */

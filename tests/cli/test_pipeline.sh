@@ -52,6 +52,9 @@ refused "microbatch"
 head -c 70000 /dev/zero | tr '\0' 7 >long.txt
 run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: long.txt}"
 refused "stage"
+(cat rows.txt && printf "0 U 0\n1 U 0\n") >update.txt
+run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: update.txt}"
+refused "leave rows of U out"
 run train job/job.yaml output_dir=nowhere strategy=pp=7
 refused "7 stages of a pipeline, and the model has 6 layers"
 run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: zbw}"
@@ -76,8 +79,11 @@ same_file parts/model.safetensors all/model.safetensors
 
 it "memory limits and recomputation of each stage keep the bits"
 piped strategy=pp=3 hyper_parallel.recompute=full
-piped strategy=pp=3 memory_limit=2600000
+limits_of strategy=pp=3
+piped strategy=pp=3 memory_limit=$least
 err_has "memory_limit: "
+run train job/job.yaml output_dir=nowhere strategy=pp=3 memory_limit=$((least - 1))
+refused "set memory_limit to $least bytes"
 
 it "with deterministic: layout all products have the bits of one device"
 fix_batch job/job.yaml
@@ -120,15 +126,23 @@ x = json.load(open("out"))
 rows = [r for r in x["rows"] if r["device"] == 0]
 assert [r["action"] for r in rows] == ["F"] * 6 + [rows[-1]["action"]] * 6, rows
 assert len(x["rows"]) == 36 and x["schedule"] == "gpipe" and len(x["stages"]) == 3
-assert 0 < x["bubble"] < 1 and x["step_s"] >= max(r["end_s"] for r in x["rows"]) > 0
+assert 0 < x["bubble"] < 1 and x["step_s"] > x["rows_s"] >= max(r["end_s"] for r in x["rows"]) > 0
 d = x["devices"][0]
-assert abs(d["busy_s"] + d["idle_s"] - x["step_s"]) < 1e-9 and d["in_flight"] == 6
+assert abs(d["busy_s"] + d["idle_s"] - x["rows_s"]) < 1e-9 and d["in_flight"] == 6
 END
 run explain job/job.yaml pipeline strategy=pp=3 --svg pipe.svg
 exit_is 0
 grep -q "stage 2 F 5" pipe.svg || fail "no row in the picture"
 run explain job/job.yaml pipeline
 refused "the job has no pipeline"
+for view in memory comm schedule ops layouts; do
+  run explain job/job.yaml $view --json strategy=pp=3
+  exit_is 0
+  python3 -m json.tool <out >/dev/null || fail "$view --json of a pipeline is no JSON"
+done
+run explain job/job.yaml layouts strategy=pp=2,tp=2
+exit_is 0
+out_has "mesh 1" "lm_head.weight"
 
 it "large values in chunks: a stage does not wait for its own gradient"
 cat >chunks.yaml <<END

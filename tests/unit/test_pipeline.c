@@ -315,3 +315,40 @@ TEST(only_the_compiler_makes_transfers) {
   hp_graph_free(g);
   hp_device_close(d);
 }
+
+/* The forward of stage 0 reads what stage 1 makes. */
+TEST(stages_that_fall_are_refused) {
+  hp_graph *g;
+  hp_device *d;
+  hp_program *p;
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){1, {DIM}});
+  for (int s = 0; s < 3; s++) {
+    char name[8];
+    snprintf(name, sizeof name, "w%d", s);
+    hp_stage(g, s % 2);
+    hp_at(g, name);
+    x = hp_mul(g, x, hp_param(g, name, HP_F32, (hp_shape){1, {DIM}}));
+  }
+  hp_output(g, "y", x);
+  open_device(lone[0], NULL, 0, &d);
+  CHECK_FAILS(hp_compile(g, d, NULL, &p), "needs a value before it is made");
+  CHECK_FAILS(hp_compile(g, d, &(hp_compile_options){.serial = true}, &p),
+              "of stage 0 needs a value before it is made");
+  hp_device_close(d);
+  hp_graph_free(g);
+}
+
+/* Ranks make long texts, of options and of saved files. */
+TEST(meshes_have_any_number_of_ranks) {
+  hp_device *d;
+  str mesh_text = {0};
+  str_add(&mesh_text, "(32,16)(dp,tp)@");
+  for (int i = 0; i < 512; i++) str_printf(&mesh_text, i ? ",%d" : "%d", 512 - i);
+  str_add(&mesh_text, ";(1)(dp)@0");
+  hp_device_options o = {.plan_only = true, .mesh = mesh_text.at, .may_miss = true};
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_EQ(hp_device_stages(d), 2);
+  hp_device_close(d);
+  str_free(&mesh_text);
+}

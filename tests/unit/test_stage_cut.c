@@ -111,6 +111,35 @@ TEST(tables_of_inputs_are_made_by_each_stage_and_a_shared_param_crosses) {
   end(&p);
 }
 
+/* Stages 0 and 3 are on one mesh: what it makes of inputs alone is of the stage that runs first, in
+ * the forward the lowest, in the backward the highest. */
+TEST(a_mesh_with_two_stages_makes_what_it_needs_of_inputs_first) {
+  static const uint16_t mesh_of[] = {0, 1, 1, 0};
+  hp_graph *g, *cut[2];
+  stage_crossings x = {0};
+  CHECK_OK(hp_graph_parse("%1:f32[4] = input {name=\"x\", dtype=f32, shape=[4]}\n"
+                          "%2:f32[4] = exp %1 stage=3\n"
+                          "%3:f32[4] = param {name=\"a\", dtype=f32, shape=[4]}\n"
+                          "%4:f32[4] = mul %2, %3\n"
+                          "%5:f32[4] = param {name=\"b\", dtype=f32, shape=[4]} stage=3\n"
+                          "%6:f32[4] = mul %2, %5 stage=3\n"
+                          "%7:f32[4] = neg %1 phase=backward\n"
+                          "%8:f32[4] = mul %7, %6 phase=backward stage=3\n"
+                          "output %4 {name=\"y\"}\n"
+                          "output %8 {name=\"z\"} phase=backward stage=3\n",
+                          "test.hp", &g));
+  CHECK_OK(stage_cut(g, &(stage_placement){4, 2, mesh_of}, cut, &x));
+  CHECK_EQ(x.len, 0); /* both stages are on mesh 0 */
+  CHECK_EQ(graph_def(cut[0], 2)->op, OP_EXP);
+  CHECK_EQ(graph_def(cut[0], 2)->stage, 0);
+  CHECK_EQ(graph_def(cut[0], 7)->op, OP_NEG);
+  CHECK_EQ(graph_def(cut[0], 7)->stage, 3);
+  CHECK_EQ(cut[1]->nodes.len, 0);
+  for (int i = 0; i < 2; i++) graph_free(cut[i]);
+  vec_free(&x);
+  graph_free(g);
+}
+
 TEST(a_node_of_no_stage_is_refused_by_its_place) {
   hp_graph *g, *cut[STAGES];
   stage_crossings x = {0};
