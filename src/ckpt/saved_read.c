@@ -36,14 +36,14 @@ static hp_status fail_at(const tree_node *n, hp_status st) {
 }
 
 static hp_status read_mesh(saved *s, const tree_node *n, const char *text, size_t length) {
-  char one[512];
   layout l;
   bool called;
+  str one = {0};
   if (s->meshes == SAVED_MESHES) TREE_FAIL(n, "more than %d meshes", SAVED_MESHES);
-  if (length >= sizeof one) TREE_FAIL(n, "a mesh of %zu characters", length);
-  memcpy(one, text, length);
-  one[length] = '\0';
-  hp_status st = layout_parse(one, &s->m[s->meshes], &l, &called);
+  str_add_n(&one, text, length);
+  hp_status st = str_status(&one);
+  if (!st) st = layout_parse(one.at ? one.at : "", &s->m[s->meshes], &l, &called);
+  str_free(&one);
   if (st) return fail_at(n, st);
   int k = s->meshes++;
   if (k && __builtin_add_overflow(s->first[k - 1], s->m[k - 1].devices, &s->first[k]))

@@ -426,3 +426,37 @@ TEST(torture_a_load_fails_cleanly_at_every_allocation) {
   check_filled(d);
   hp_device_close(d);
 }
+
+/* Meshes of a pipeline have ranks, as many as devices. */
+TEST(an_index_has_several_meshes_with_many_ranks) {
+  enum { DEVICES = 600 };
+  static int64_t rank[DEVICES];
+  const char *name[] = {"dp"};
+  mesh m[2];
+  saved *s;
+  saved_tensor t[] = {{.name = "a",
+                       .type = {.dtype = HP_F32, .rank = 1, .dim = {4}},
+                       .l = {.rank = 1}},
+                      {.name = "b",
+                       .type = {.dtype = HP_F32, .rank = 1, .dim = {4}},
+                       .l = {.rank = 1},
+                       .mesh = 1}};
+  for (int i = 0; i < DEVICES; i++) rank[i] = DEVICES - 1 - i;
+  CHECK_OK(mesh_init((int64_t[]){DEVICES - 1}, name, 1, rank, DEVICES - 1, &m[0]));
+  CHECK_OK(mesh_init((int64_t[]){1}, name, 1, rank + DEVICES - 1, 1, &m[1]));
+  CHECK_OK(saved_write_index(at("meshes"), (const mesh *[]){&m[0], &m[1]}, 2, t, 2));
+  CHECK_OK(saved_open(at("meshes"), &s));
+  CHECK_EQ(saved_meshes(s), 2);
+  CHECK_EQ(saved_mesh(s, 0)->devices, DEVICES - 1);
+  CHECK_EQ(mesh_rank(saved_mesh(s, 0), 0), DEVICES - 1);
+  CHECK_EQ(saved_get(s, 0)->mesh, 0);
+  CHECK_EQ(saved_get(s, 1)->mesh, 1);
+  saved_close(s);
+  t[1].mesh = 0;
+  CHECK_OK(saved_write_index(at("meshes"), (const mesh *[]){&m[0]}, 1, t, 2));
+  CHECK_OK(saved_open(at("meshes"), &s));
+  CHECK_EQ(saved_meshes(s), 1);
+  saved_close(s);
+  mesh_free(&m[0]);
+  mesh_free(&m[1]);
+}
