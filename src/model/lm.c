@@ -141,13 +141,18 @@ static hp_status add_marks(lm *m, const model_build *b) {
   return HP_OK;
 }
 
-/* Builds the smallest graph to collect the parameters and annotations of the model. */
+/* The smallest graph with all parameters and annotations of the model; ended by lm_graph_end, also
+ * after a failure. */
+static hp_status build_smallest(const lm *m, model_build *b) {
+  HP_TRY(lm_graph_begin(m, 1, 1, NULL, 1, b));
+  lm_head(b, m->c.family->hidden(b));
+  HP_TRY(hp_graph_status(b->g));
+  return b->failed ? HP_ERR_OOM : HP_OK;
+}
+
 static hp_status list_names(lm *m) {
   model_build b;
-  HP_TRY(lm_graph_begin(m, 1, 1, NULL, 1, &b));
-  lm_head(&b, m->c.family->hidden(&b));
-  hp_status st = hp_graph_status(b.g);
-  if (!st && b.failed) st = HP_ERR_OOM;
+  hp_status st = build_smallest(m, &b);
   for (size_t i = 0; !st && i < b.params.len; i++)
     if (b.params.at[i].kind < PARAM_FIXED) st = add_param(m, &b.params.at[i]);
   m->trained = m->params.len;
@@ -161,10 +166,7 @@ static hp_status list_names(lm *m) {
 /* Each param is on the stage of what reads it first. */
 static hp_status place_params(lm *m) {
   model_build b;
-  HP_TRY(lm_graph_begin(m, 1, 1, NULL, 1, &b));
-  lm_head(&b, m->c.family->hidden(&b));
-  hp_status st = hp_graph_status(b.g);
-  if (!st && b.failed) st = HP_ERR_OOM;
+  hp_status st = build_smallest(m, &b);
   for (size_t i = 0; !st && i < m->params.len; i++) {
     model_param *p = &m->params.at[i];
     for (size_t k = 0; k < b.params.len; k++)

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Work of each layer, of what is before them and of what is behind them, in operations of a token:
- * what a stage takes is about proportional to it. */
+/* Work of each layer and of the head behind them, in operations of a token: what a stage takes is
+ * about proportional to it. */
 typedef struct {
   double *layer; /* [layers] */
-  double before, behind;
+  double head;
 } work;
 
 /* The layer of "model.layers.7.mlp.up_proj.weight": the first component that is a number; -1: none.
@@ -29,9 +29,7 @@ static int64_t layer_of(const char *name, int64_t layers) {
 
 static void find_work(const lm *m, work *w) {
   const model_config *c = &m->c;
-  double head = (double)c->vocab * (double)c->hidden;
-  w->before = 0;
-  w->behind = head; /* tied or not */
+  w->head = (double)c->vocab * (double)c->hidden; /* tied or not */
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
     int64_t layer = layer_of(p->name, c->layers);
@@ -44,8 +42,7 @@ static void find_work(const lm *m, work *w) {
 static double stage_work(const work *w, const double *sum, int64_t from, int64_t to,
                          int64_t layers) {
   double own = sum[to] - sum[from];
-  if (!from) own += w->before;
-  return to == layers ? own + w->behind : own;
+  return to == layers ? own + w->head : own;
 }
 
 /* least[s][l]: the most work of a stage when the first l layers are on s stages, at best;

@@ -2,8 +2,8 @@
  *
  * What is called the device then is a mesh of all of them, which holds the job's devices but no
  * tensors and no programs of its own: named tensors are on the meshes of their stages, and a
- * program has one for each mesh.  Functions for any device go through its meshes, of which one that
- * is no pipeline has one: itself. */
+ * program has one for each mesh.  Functions for any device go through its meshes; a device that is
+ * no pipeline has one, itself. */
 #ifndef RT_STAGE_MESHES_H
 #define RT_STAGE_MESHES_H
 

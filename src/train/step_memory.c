@@ -283,8 +283,8 @@ static hp_status is_refused(step_planner *p, uint64_t limit, bool *out) {
   return HP_OK;
 }
 
-/* Processor time for plans, of which a busy machine takes none: no plan is begun that, as long as
- * the longest so far, would end after it. */
+/* Processor time for plans, which a busy machine does not shorten: no plan is begun that, as long
+ * as the longest so far, would end after it. */
 typedef struct {
   double end_s, longest_s, begun_s;
 } plan_clock;

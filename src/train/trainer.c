@@ -49,8 +49,8 @@ static int64_t short_micros_of(const sampler *s) {
   return s->micro_per_epoch > s->spec.accumulation && s->steps >= s->steps_per_epoch ? left : 0;
 }
 
-/* Plans the work under the limit of the configuration, of which a share becomes bytes.  One that is
- * too small for the steps and evaluations of a run is refused with the least that does. */
+/* Plans the work under the limit of the configuration; one that is a share becomes bytes.  One that
+ * is too small for the steps and evaluations of a run is refused with the least that does. */
 static hp_status plan_work(train_config *c, const step_work *all, bool trains, run_model *m) {
   step_options o = trainer_step_options(c);
   step_planner *p;

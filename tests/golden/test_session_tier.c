@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Tokens of a sequence, of which the first text leaves 170: two parts of 8 slots, or three, and two
+/* Tokens of a sequence; the first text leaves 170 of them: two parts of 8 slots, or three, and two
  * segments of attention. */
 enum { SHORT = 460, LONG = 700, ROUNDS = 9 };
 
