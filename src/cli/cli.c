@@ -304,6 +304,20 @@ int cli_parse_config(const cli_spec *s, const char *const *topics, int argc, cha
   return code;
 }
 
+int cli_parse_pairs(const cli_spec *s, int argc, char **argv, cli_config *out) {
+  const char *rest[CLI_WORDS];
+  int n;
+  *out = (cli_config){0};
+  if (argc > CLI_WORDS) return cli_usage(argv[0], "too many arguments");
+  int code = parse_words(s, KEYS_TOO, &out->text, argc, argv, rest, &n);
+  for (int i = 0; i < n && code == CLI_GO_ON; i++) {
+    if (!strchr(rest[i], '=')) code = refuse_word(argv[0], NULL, rest[i]);
+    out->key[out->keys++] = rest[i];
+  }
+  if (code != CLI_GO_ON) arena_free(&out->text);
+  return code;
+}
+
 hp_status cli_parse_ids(const char *text, int32_t **ids, int64_t *n) {
   VEC(int32_t) v = {0};
   const char *p = text;

@@ -63,6 +63,8 @@ typedef struct {
  */
 int cli_parse_config(const cli_spec *s, const char *const *topics, int argc, char **argv,
                      cli_config *out);
+/* The same without a file: options and keys alone. */
+int cli_parse_pairs(const cli_spec *s, int argc, char **argv, cli_config *out);
 
 /* One line on stderr: why the exit code will not be 0.  Of a job's processes only one says it. */
 void cli_say(hp_status st, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

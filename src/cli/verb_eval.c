@@ -53,7 +53,7 @@ static hp_status score_windows(lm_scorer *s, const int32_t *at, int64_t rows, in
   for (int64_t r = 0; r < rows; r++)
     for (int64_t t = 0; t < width; t++)
       labels[r * width + t] = t + 1 < width ? at[r * width + t + 1] : IGNORE;
-  HP_TRY(lm_scorer_run(s, at, labels, losses));
+  HP_TRY(lm_scorer_run(s, &(lm_batch){.ids = at, .labels = labels}, losses));
   for (int64_t i = 0; i < rows * width; i++)
     if (labels[i] != IGNORE) {
       sum->nll += (double)losses[i];

@@ -2,6 +2,7 @@
 #include "base/io.h"
 #include "base/json.h"
 #include "cli/cli.h"
+#include "cli/tokenize_data.h"
 #include "tok/tokenizer.h"
 
 #include <stdio.h>
@@ -99,6 +100,8 @@ int verb_tokenize(int argc, char **argv) {
   args a = {0};
   const char *rest[256];
   int n;
+  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+    if (!strncmp(argv[i], "--dataset", 9)) return tokenize_dataset(argc, argv);
   const cli_option option[] =
       {{"--model", CLI_TEXT, &a.model, "DIR", "model folder, or a tokenizer.json"},
        {"--decode", CLI_FLAG, &a.decode, NULL, "ids to text"},
@@ -106,10 +109,14 @@ int verb_tokenize(int argc, char **argv) {
         "without the special tokens that the tokenizer adds; decoding: leave them out"},
        {"--json", CLI_FLAG, &a.json, NULL, "a JSON list (decoding: a JSON string)"}};
   const cli_spec spec =
-      {"hyper tokenize --model DIR [--decode] [--no-special] [--json] TEXT|-",
+      {"hyper tokenize --model DIR [--decode] [--no-special] [--json] TEXT|-\n"
+       "       hyper tokenize --model DIR --template T --dataset NAME --dataset_dir DIR "
+       "[key=value ...]",
        "Ids of a text, with spaces between, as the model's tokenizer makes them; - reads\n"
        "standard input to its end, byte for byte.  From the first word of the text on all words\n"
-       "are text, also if they look like a file; put -- before one that looks like an option.",
+       "are text, also if they look like a file; put -- before one that looks like an option.\n\n"
+       "With --dataset: the samples that hyper train makes of a dataset; see\n"
+       "hyper tokenize --dataset NAME --help.",
        "hyper tokenize --model models/tiny \"Hello world\"", option,
        sizeof option / sizeof *option};
   if (argc > 256)

@@ -13,7 +13,7 @@
 #define INFO "dataset_info.json"
 
 void dataset_free(dataset *d) {
-  vec_free(&d->text);
+  vec_free(&d->sample);
   arena_free(&d->mem);
 }
 
@@ -22,6 +22,7 @@ void dataset_free(dataset *d) {
 typedef struct {
   const char *path; /* file or folder */
   dataset_columns columns;
+  chat_format chats;
   int64_t num_samples; /* < 0: all */
 } source;
 
@@ -60,25 +61,41 @@ static hp_status read_columns(const tree_node *e, source *s) {
   return HP_OK;
 }
 
-static hp_status read_entry(const tree_node *e, const char *dir, arena *mem, source *s) {
-  const char *formatting, *file;
+/* The columns of plain text. */
+static hp_status read_text_entry(const tree_node *e, source *s) {
+  const char *formatting;
   bool ranking;
-  HP_TRY(check_entry(e));
   HP_TRY(tree_opt_string(e, "formatting", "alpaca", &formatting));
   if (strcmp(formatting, "alpaca"))
     TREE_FAIL(tree_get(e, "formatting"),
-              "%s is for conversations; stage pt takes plain text: "
+              "%s is for conversations (stage: sft); stage pt takes plain text: "
               "formatting alpaca with \"columns\": {\"prompt\": ...}",
               formatting);
   HP_TRY(tree_opt_bool(e, "ranking", false, &ranking));
   if (ranking) TREE_FAIL(tree_get(e, "ranking"), "true: preference data does not go with stage pt");
+  return read_columns(e, s);
+}
+
+static hp_status read_chat_entry(const tree_node *e, dataset_kind kind, source *s) {
+  HP_TRY(chat_format_read(e, &s->chats));
+  if (kind == DATASET_PAIRS && !s->chats.ranking)
+    TREE_FAIL(e, "stages rm and dpo need preference data: \"ranking\": true, with columns "
+                 "\"chosen\" and \"rejected\"");
+  if (kind == DATASET_CHATS && s->chats.ranking)
+    TREE_FAIL(tree_get(e, "ranking"), "true: preference data is for stages rm and dpo");
+  return HP_OK;
+}
+
+static hp_status read_entry(const tree_node *e, const dataset_spec *spec, arena *mem, source *s) {
+  const char *file;
+  HP_TRY(check_entry(e));
   HP_TRY(tree_opt_int(e, "num_samples", -1, &s->num_samples));
   if (tree_get(e, "num_samples") && s->num_samples < 1)
     TREE_FAIL(tree_get(e, "num_samples"), "expected 1 or more, found %lld",
               (long long)s->num_samples);
-  HP_TRY(read_columns(e, s));
+  HP_TRY(spec->kind == DATASET_TEXTS ? read_text_entry(e, s) : read_chat_entry(e, spec->kind, s));
   HP_TRY(tree_need_string(e, "file_name", &file));
-  s->path = *file == '/' ? file : arena_printf(mem, "%s/%s", dir, file);
+  s->path = *file == '/' ? file : arena_printf(mem, "%s/%s", spec->dir, file);
   return s->path ? HP_OK : HP_ERR_OOM;
 }
 
@@ -111,8 +128,9 @@ static hp_status unknown_name(const tree_node *info, const char *name, const cha
 static hp_status find_source(const tree_node *info, const dataset_spec *spec, size_t i, arena *mem,
                              source *s) {
   const tree_node *e = tree_get(info, spec->name[i]);
-  if (e) return read_entry(e, spec->dir, mem, s);
+  if (e) return read_entry(e, spec, mem, s);
   *s = (source){.columns = {.guess = true}, .num_samples = -1};
+  HP_TRY(chat_format_read(NULL, &s->chats));
   HP_TRY(find_path(spec->name[i], spec->dir, mem, &s->path));
   return s->path ? HP_OK : unknown_name(info, spec->name[i], spec->dir);
 }
@@ -144,17 +162,24 @@ static hp_status list_folder(const char *path, arena *mem, const char ***out, si
   return st || copy ? st : HP_ERR_OOM;
 }
 
-static hp_status read_source(const source *s, int64_t max, arena *mem, dataset *d) {
-  if (!dir_exists(s->path)) return dataset_read_file(s->path, &s->columns, max, d);
+static hp_status read_file(const source *s, dataset_kind kind, const char *path, int64_t max,
+                           dataset *d) {
+  return kind == DATASET_TEXTS ? dataset_read_file(path, &s->columns, max, d)
+                               : dataset_read_chats(path, &s->chats, max, d);
+}
+
+static hp_status read_source(const source *s, dataset_kind kind, int64_t max, arena *mem,
+                             dataset *d) {
+  if (!dir_exists(s->path)) return read_file(s, kind, s->path, max, d);
   const char **file = NULL;
-  size_t n = 0, before = d->text.len;
+  size_t n = 0, before = d->sample.len;
   HP_TRY(list_folder(s->path, mem, &file, &n));
   if (!n)
     HP_FAIL(HP_ERR_INPUT, "%s: the folder is empty; expected .txt, .json, .jsonl or .csv files",
             s->path);
   for (size_t i = 0; i < n; i++) {
-    int64_t left = max < 0 ? -1 : max - (int64_t)(d->text.len - before);
-    HP_TRY(dataset_read_file(file[i], &s->columns, left, d));
+    int64_t left = max < 0 ? -1 : max - (int64_t)(d->sample.len - before);
+    HP_TRY(read_file(s, kind, file[i], left, d));
   }
   return HP_OK;
 }
@@ -162,37 +187,38 @@ static hp_status read_source(const source *s, int64_t max, arena *mem, dataset *
 /* num_samples: a random order of the samples from `before` on, cut to so many, filled up with
  * random ones if there are fewer. */
 static hp_status resample_part(dataset *d, size_t before, int64_t want, mt19937 *global) {
-  int64_t n = (int64_t)(d->text.len - before), whole = want > n ? want : n;
+  int64_t n = (int64_t)(d->sample.len - before), whole = want > n ? want : n;
   int64_t *order = mem_calloc((size_t)whole, sizeof *order);
-  dataset_text *text = mem_calloc((size_t)want, sizeof *text);
-  bool ok = order && text && vec_reserve(&d->text, want);
+  dataset_sample *sample = mem_calloc((size_t)want, sizeof *sample);
+  bool ok = order && sample && vec_reserve(&d->sample, want);
   if (ok) {
     random_legacy_permutation(global, n, order);
     if (want > n) random_legacy_choice(global, n, want - n, order + n);
-    for (int64_t i = 0; i < want; i++) text[i] = d->text.at[before + (size_t)order[i]];
-    memcpy(d->text.at + before, text, (size_t)want * sizeof *text);
-    d->text.len = before + (size_t)want;
+    for (int64_t i = 0; i < want; i++) sample[i] = d->sample.at[before + (size_t)order[i]];
+    memcpy(d->sample.at + before, sample, (size_t)want * sizeof *sample);
+    d->sample.len = before + (size_t)want;
   }
   mem_free(order);
-  mem_free(text);
+  mem_free(sample);
   return ok ? HP_OK : HP_ERR_OOM;
 }
 
 /* Appends the samples of one data set. */
 static hp_status load_one(const dataset_spec *spec, const source *s, mt19937 *global, arena *mem,
                           dataset *d) {
-  size_t before = d->text.len;
-  HP_TRY(read_source(s, s->num_samples < 0 ? spec->max_samples : -1, mem, d));
-  if (d->text.len == before) HP_FAIL(HP_ERR_INPUT, "%s: there is no sample in it", s->path);
+  size_t before = d->sample.len;
+  int64_t max = s->num_samples < 0 ? spec->max_samples : -1;
+  HP_TRY(read_source(s, spec->kind, max, mem, d));
+  if (d->sample.len == before) HP_FAIL(HP_ERR_INPUT, "%s: there is no sample in it", s->path);
   if (s->num_samples >= 0) HP_TRY(resample_part(d, before, s->num_samples, global));
-  if (spec->max_samples >= 0 && d->text.len - before > (uint64_t)spec->max_samples)
-    d->text.len = before + (size_t)spec->max_samples;
+  if (spec->max_samples >= 0 && d->sample.len - before > (uint64_t)spec->max_samples)
+    d->sample.len = before + (size_t)spec->max_samples;
   return HP_OK;
 }
 
 /* --- joining ---------------------------------------------------------------------------------- */
 
-typedef VEC(dataset_text) text_list;
+typedef VEC(dataset_sample) sample_list;
 typedef struct {
   size_t first, n, next; /* of the samples of all; next: to be taken by shares */
   bool used_up;
@@ -208,8 +234,8 @@ static part *draw_part(pcg64 *p, part *of, size_t n) {
 }
 
 /* By shares, until one data set is used up (UNDER) or all are (OVER, the used ones begin anew). */
-static hp_status mix_by_probs(const dataset_spec *spec, part *of, const dataset_text *all,
-                              text_list *out) {
+static hp_status mix_by_probs(const dataset_spec *spec, part *of, const dataset_sample *all,
+                              sample_list *out) {
   pcg64 p;
   pcg64_seed(&p, spec->seed);
   for (size_t i = 0; i < spec->n; i++) {
@@ -231,8 +257,8 @@ static hp_status mix_by_probs(const dataset_spec *spec, part *of, const dataset_
   return HP_OK;
 }
 
-static hp_status mix_in_turn(const dataset_spec *spec, const part *of, const dataset_text *all,
-                             text_list *out) {
+static hp_status mix_in_turn(const dataset_spec *spec, const part *of, const dataset_sample *all,
+                             sample_list *out) {
   size_t rounds = of[0].n;
   for (size_t i = 1; i < spec->n; i++)
     if ((of[i].n > rounds) == (spec->mix == DATASET_OVER)) rounds = of[i].n;
@@ -243,17 +269,17 @@ static hp_status mix_in_turn(const dataset_spec *spec, const part *of, const dat
 }
 
 static hp_status mix_parts(const dataset_spec *spec, part *of, dataset *d) {
-  text_list out = {0};
-  hp_status st = spec->probs ? mix_by_probs(spec, of, d->text.at, &out)
-                             : mix_in_turn(spec, of, d->text.at, &out);
+  sample_list out = {0};
+  hp_status st = spec->probs ? mix_by_probs(spec, of, d->sample.at, &out)
+                             : mix_in_turn(spec, of, d->sample.at, &out);
   if (st) {
     vec_free(&out);
     return st;
   }
-  vec_free(&d->text);
-  d->text.at = out.at;
-  d->text.len = out.len;
-  d->text.cap = out.cap;
+  vec_free(&d->sample);
+  d->sample.at = out.at;
+  d->sample.len = out.len;
+  d->sample.cap = out.cap;
   return HP_OK;
 }
 
@@ -276,9 +302,9 @@ static hp_status load_all(const dataset_spec *spec, const tree *info, mt19937 *g
   for (size_t i = 0; i < spec->n; i++) {
     source s;
     HP_TRY(find_source(info->root, spec, i, mem, &s));
-    of[i].first = d->text.len;
+    of[i].first = d->sample.len;
     HP_TRY(load_one(spec, &s, global, mem, d));
-    of[i].n = d->text.len - of[i].first;
+    of[i].n = d->sample.len - of[i].first;
     log_info("dataset %s: %zu samples from %s", spec->name[i], of[i].n, s.path);
   }
   return spec->n > 1 && spec->mix != DATASET_CONCAT ? mix_parts(spec, of, d) : HP_OK;
@@ -319,28 +345,28 @@ hp_status dataset_check(const dataset_spec *spec, size_t i) {
 }
 
 hp_status dataset_split(dataset *d, int64_t count, double share, uint64_t seed, dataset *taken) {
-  int64_t n = (int64_t)d->text.len, k = count ? count : (int64_t)ceil(share * (double)n);
+  int64_t n = (int64_t)d->sample.len, k = count ? count : (int64_t)ceil(share * (double)n);
   if (k < 1 || k >= n)
     HP_FAIL(HP_ERR_INPUT,
             "val_size takes %lld of %lld samples and leaves none to train on; lower it",
             (long long)k, (long long)n);
   dataset rest = {.mem = d->mem}, eval = {0};
   int64_t *order = mem_calloc((size_t)n, sizeof *order);
-  bool ok = order && vec_reserve(&rest.text, n - k) && vec_reserve(&eval.text, k);
+  bool ok = order && vec_reserve(&rest.sample, n - k) && vec_reserve(&eval.sample, k);
   if (ok) {
     pcg64 p;
     pcg64_seed(&p, seed);
     pcg64_permutation(&p, n, order);
     for (int64_t i = 0; i < n; i++) {
       dataset *to = i < k ? &eval : &rest;
-      to->text.at[to->text.len++] = d->text.at[order[i]];
+      to->sample.at[to->sample.len++] = d->sample.at[order[i]];
     }
-    vec_free(&d->text);
+    vec_free(&d->sample);
     *d = rest;
     *taken = eval;
   } else {
-    vec_free(&rest.text);
-    vec_free(&eval.text);
+    vec_free(&rest.sample);
+    vec_free(&eval.sample);
   }
   mem_free(order);
   return ok ? HP_OK : HP_ERR_OOM;

@@ -1,36 +1,42 @@
-/* Data sets of plain text, for stage pt: from LlamaFactory's dataset_info.json or from a path.
+/* Data sets of plain text (stage pt) or of conversations (the other stages), from LlamaFactory's
+ * dataset_info.json or from a path.
  *
- * A sample is one text (UTF-8, may hold NULs).  Which samples there are, and their order, are those
- * of LlamaFactory with the same file, seed and keys: num_samples, max_samples, concat and
- * interleave, the split by val_size.  Read: .txt (a line is a sample; \r\n and \r end lines too),
- * .json (a list), .jsonl, .csv (a heading, then rows), or a folder of one of these, by name.
- * A message names the file, the record (from 1), the key. */
+ * A sample is one text (UTF-8, may hold NULs) or one conversation (dataset/chat.h).  Which samples
+ * there are, and their order, are those of LlamaFactory with the same file, seed and keys:
+ * num_samples, max_samples, concat and interleave, the split by val_size.  Read: .txt (a line is a
+ * sample; \r\n and \r end lines too), .json (a list), .jsonl, .csv (a heading, then rows), or a
+ * folder of one of these, by name. A message names the file, the record (from 1), the key. */
 #ifndef DATASET_DATASET_H
 #define DATASET_DATASET_H
 
-#include "base/arena.h"
+#include "base/json.h"
 #include "base/vec.h"
+#include "dataset/chat.h"
 #include "dataset/dataset_random.h"
 
+/* A text, for stage pt, or a conversation. */
 typedef struct {
-  const char *at;
-  size_t len;
-} dataset_text;
+  dataset_text text;
+  const chat *chat;
+} dataset_sample;
 
-/* A zeroed data set is empty and ready.  The texts live as long as it does. */
+/* A zeroed data set is empty and ready.  What the samples name lives as long as it does. */
 typedef struct {
-  VEC(dataset_text) text;
+  VEC(dataset_sample) sample;
   arena mem;
 } dataset;
 void dataset_free(dataset *d);
 
-typedef enum { DATASET_CONCAT, DATASET_UNDER, DATASET_OVER } dataset_mix;
+typedef enum { DATASET_CONCAT, DATASET_UNDER, DATASET_OVER, DATASET_ONCE } dataset_mix;
+/* What the samples are: PAIRS are conversations with a chosen and a rejected response. */
+typedef enum { DATASET_TEXTS, DATASET_CHATS, DATASET_PAIRS } dataset_kind;
 
 typedef struct {
   const char *dir;         /* dataset_dir */
   const char *const *name; /* of dataset_info.json, or a path (from here, or from dir) */
   size_t n;
   int64_t max_samples; /* of each data set; < 0: all */
+  dataset_kind kind;
   dataset_mix mix;
   const double *probs; /* one a data set, for UNDER and OVER; NULL: in turn */
   uint64_t seed;       /* of a mix by probs */
@@ -65,6 +71,16 @@ hp_status dataset_read_file(const char *path, const dataset_columns *c, int64_t 
 hp_status dataset_read_json(const char *bytes, size_t len, const char *path,
                             const dataset_columns *c, int64_t max, dataset *d);
 
+/* Calls each for the records of a list, or for records one after another (JSON lines), behind the
+ * opening brace of each; at most max (< 0: all). */
+hp_status dataset_each_record(json_reader *in, int64_t max, hp_status (*each)(void *ctx),
+                              void *ctx);
+
+/* Fails for a file that is not read, by its ending; chats: of conversations. */
+hp_status dataset_check_ending(const char *path, bool chats);
+/* chat_read.c: appends the conversations of a file. */
+hp_status dataset_read_chats(const char *path, const chat_format *f, int64_t max, dataset *d);
+
 /* dataset_text.c: .txt and .csv, from memory. */
 hp_status dataset_read_lines(const char *bytes, size_t len, const char *path, int64_t max,
                              dataset *d);
@@ -76,9 +92,5 @@ void dataset_tell_responses(const char *path, const dataset_columns *c, int64_t 
 hp_status dataset_add(dataset *d, dataset_text prompt, dataset_text query);
 /* The columns to use for records with these keys, when they were not given. */
 hp_status dataset_guess(const char *path, const char *const *key, size_t n, dataset_columns *c);
-
-/* dataset_template.c: the end token that a chat template of LlamaFactory puts in place of the
- * tokenizer's; NULL: none.  Fails for a name that is no template, with the nearest. */
-hp_status dataset_template_eos(const char *name, const char **eos);
 
 #endif

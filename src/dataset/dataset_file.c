@@ -19,6 +19,7 @@ typedef struct {
 
 typedef struct {
   json_reader in;
+  dataset *d;
   const char *path;
   dataset_columns columns;
   cell prompt, query, first_turn;
@@ -169,7 +170,9 @@ static hp_status guess_columns(records *r) {
   return st;
 }
 
-static hp_status read_record(records *r, dataset *d) {
+static hp_status read_record(void *ctx) {
+  records *r = ctx;
+  dataset *d = r->d;
   cell *c[] = {&r->prompt, &r->query, &r->first_turn};
   for (int i = 0; i < 3; i++) {
     c[i]->seen = c[i]->filled = false;
@@ -186,26 +189,27 @@ static hp_status read_record(records *r, dataset *d) {
                      (dataset_text){r->query.text.at, r->query.text.len});
 }
 
-/* A list of records, or records one after another (JSON lines). */
-static hp_status read_records(records *r, int64_t max, dataset *d) {
+hp_status dataset_each_record(json_reader *in, int64_t max, hp_status (*each)(void *ctx),
+                              void *ctx) {
   json_token t;
-  HP_TRY(json_next(&r->in, &t));
+  int64_t n = 0;
+  HP_TRY(json_next(in, &t));
   bool list = t.kind == JSON_T_OPEN_LIST;
-  if (list) HP_TRY(json_next(&r->in, &t));
+  if (list) HP_TRY(json_next(in, &t));
   while (t.kind != (list ? JSON_T_CLOSE_LIST : JSON_T_END)) {
     if (t.kind != JSON_T_OPEN_MAP)
-      return json_unexpected(&r->in, &t, "a record, as {\"text\": \"...\"}");
-    if (max >= 0 && r->record == max) return HP_OK;
-    HP_TRY(read_record(r, d));
-    HP_TRY(json_next(&r->in, &t));
+      return json_unexpected(in, &t, "a record, as {\"text\": \"...\"}");
+    if (max >= 0 && n++ == max) return HP_OK;
+    HP_TRY(each(ctx));
+    HP_TRY(json_next(in, &t));
     if (!list || t.kind == JSON_T_CLOSE_LIST) continue;
-    if (t.kind != JSON_T_COMMA) return json_unexpected(&r->in, &t, "\",\" or \"]\"");
-    HP_TRY(json_next(&r->in, &t));
-    if (t.kind == JSON_T_CLOSE_LIST) return json_unexpected(&r->in, &t, "a record");
+    if (t.kind != JSON_T_COMMA) return json_unexpected(in, &t, "\",\" or \"]\"");
+    HP_TRY(json_next(in, &t));
+    if (t.kind == JSON_T_CLOSE_LIST) return json_unexpected(in, &t, "a record");
   }
   if (!list) return HP_OK;
-  HP_TRY(json_next(&r->in, &t));
-  return t.kind == JSON_T_END ? HP_OK : json_unexpected(&r->in, &t, "the end of the file");
+  HP_TRY(json_next(in, &t));
+  return t.kind == JSON_T_END ? HP_OK : json_unexpected(in, &t, "the end of the file");
 }
 
 static hp_status check_missing(const records *r) {
@@ -225,8 +229,11 @@ static hp_status check_missing(const records *r) {
 
 hp_status dataset_read_json(const char *bytes, size_t len, const char *path,
                             const dataset_columns *c, int64_t max, dataset *d) {
-  records r = {.in = {.name = path, .text = bytes, .len = len}, .path = path, .columns = *c};
-  hp_status st = read_records(&r, max, d);
+  records r = {.in = {.name = path, .text = bytes, .len = len},
+               .d = d,
+               .path = path,
+               .columns = *c};
+  hp_status st = dataset_each_record(&r.in, max, read_record, &r);
   if (!st) st = check_missing(&r);
   json_reader_free(&r.in);
   str_free(&r.prompt.text);
@@ -242,21 +249,21 @@ static const char *find_ending(const char *path) {
   return dot ? dot + 1 : "";
 }
 
-/* Is `name` a file that dataset_read_file reads, by its ending?  Unbuilt endings fail. */
-static hp_status find_file_type(const char *path, bool *known) {
+hp_status dataset_check_ending(const char *path, bool chats) {
   const char *end = find_ending(path);
   if (!strcmp(end, "parquet") || !strcmp(end, "arrow"))
-    HP_FAIL(HP_ERR_UNSUPPORTED, "%s: .%s files are not read; convert it to .jsonl", path, end);
-  *known =
-      !strcmp(end, "txt") || !strcmp(end, "json") || !strcmp(end, "jsonl") || !strcmp(end, "csv");
-  return HP_OK;
+    HP_FAIL(HP_ERR_UNSUPPORTED,
+            "%s: .%s files are not read; convert it: python3 -c \"import datasets; "
+            "datasets.load_dataset('%s', data_files='%s', split='train').to_json('data.jsonl')\"",
+            path, end, end, path);
+  bool known = !strcmp(end, "json") || !strcmp(end, "jsonl") || !strcmp(end, "csv");
+  if (known || (!strcmp(end, "txt") && !chats)) return HP_OK;
+  HP_FAIL(HP_ERR_INPUT, "%s: expected a file that ends in %s.json, .jsonl or .csv", path,
+          chats ? "" : ".txt, ");
 }
 
 hp_status dataset_read_file(const char *path, const dataset_columns *c, int64_t max, dataset *d) {
-  bool known = false;
-  HP_TRY(find_file_type(path, &known));
-  if (!known)
-    HP_FAIL(HP_ERR_INPUT, "%s: expected a file that ends in .txt, .json, .jsonl or .csv", path);
+  HP_TRY(dataset_check_ending(path, false));
   file_map f;
   HP_TRY(file_map_open(path, &f));
   const char *bytes = (const char *)f.at, *end = find_ending(path);

@@ -1,10 +1,10 @@
 /* .txt and .csv into samples. */
+#include "dataset/csv.h"
 #include "dataset/dataset.h"
 
 #include "base/log.h"
 #include "base/milestone.h"
 #include "base/str.h"
-#include "base/utf8.h"
 
 #include <string.h>
 
@@ -18,7 +18,8 @@ hp_status dataset_add(dataset *d, dataset_text prompt, dataset_text query) {
   if (prompt.len) memcpy(at, prompt.at, prompt.len);
   if (both) at[prompt.len] = '\n';
   if (query.len) memcpy(at + prompt.len + both, query.at, query.len);
-  return vec_push(&d->text, ((dataset_text){at, len})) ? HP_OK : HP_ERR_OOM;
+  dataset_sample s = {.text = {at, len}};
+  return vec_push(&d->sample, s) ? HP_OK : HP_ERR_OOM;
 }
 
 void dataset_tell_responses(const char *path, const dataset_columns *c, int64_t n,
@@ -26,8 +27,8 @@ void dataset_tell_responses(const char *path, const dataset_columns *c, int64_t 
   if (!n) return;
   log_warn(
       "%s: %lld of %lld samples have a response (column \"%s\"), which stage pt leaves out: it "
-      "trains on the text of \"%s\"%s%s%s alone.  To learn from responses is stage sft, which "
-      "is not built yet; to have them in pt, write prompt and response into one column",
+      "trains on the text of \"%s\"%s%s%s alone.  To learn from responses, "
+      "write stage: sft; to have them in pt, write prompt and response into one column",
       path, (long long)n, (long long)records, c->response, c->prompt, c->query ? " and \"" : "",
       c->query ? c->query : "", c->query ? "\"" : "");
 }
@@ -64,87 +65,20 @@ hp_status dataset_guess(const char *path, const char *const *key, size_t n, data
   return st;
 }
 
-static hp_status check_utf8(const char *s, size_t n, const char *path, size_t line) {
-  uint32_t c;
-  for (size_t i = 0, len; i < n; i += len) {
-    len = utf8_decode(s + i, n - i, &c);
-    if (!len)
-      HP_FAIL(HP_ERR_INPUT,
-              "%s:%zu: byte %zu of the line (0x%02x) is not UTF-8; convert the file to "
-              "UTF-8",
-              path, line, i + 1, (unsigned char)s[i]);
-  }
-  return HP_OK;
-}
-
 hp_status dataset_read_lines(const char *bytes, size_t len, const char *path, int64_t max,
                              dataset *d) {
   size_t line = 1;
   for (size_t at = 0; at < len && (max < 0 || line <= (uint64_t)max); line++) {
     size_t end = at;
     while (end < len && bytes[end] != '\n' && bytes[end] != '\r') end++;
-    HP_TRY(check_utf8(bytes + at, end - at, path, line));
+    HP_TRY(csv_check_utf8(bytes + at, end - at, path, line));
     HP_TRY(dataset_add(d, (dataset_text){bytes + at, end - at}, (dataset_text){0}));
     at = end + (end < len) + (end + 1 < len && bytes[end] == '\r' && bytes[end + 1] == '\n');
   }
   return HP_OK;
 }
 
-/* --- CSV: RFC 4180, comma and double quote ---------------------------------------------------- */
-
-typedef struct {
-  const char *bytes, *path;
-  size_t len, at, line; /* line: where the next row begins, from 1 */
-  str value;            /* the fields of a row, one after another, each with a NUL */
-  VEC(size_t) field;    /* where each begins in value */
-  VEC(size_t) length;
-} csv;
-
-/* Appends one field to value, without its quotes. */
-static hp_status csv_field(csv *r) {
-  bool quoted = r->at < r->len && r->bytes[r->at] == '"';
-  size_t start = r->value.len, line = r->line;
-  if (!vec_push(&r->field, start)) return HP_ERR_OOM;
-  r->at += quoted;
-  for (; r->at < r->len; r->at++) {
-    char c = r->bytes[r->at];
-    if (quoted && c == '"') {
-      if (r->at + 1 < r->len && r->bytes[r->at + 1] == '"') r->at++;
-      else {
-        quoted = false;
-        continue;
-      }
-    } else if (!quoted && (c == ',' || c == '\n' || c == '\r')) {
-      break;
-    }
-    line += c == '\n';
-    str_add_char(&r->value, c);
-  }
-  if (quoted)
-    HP_FAIL(HP_ERR_INPUT, "%s:%zu: field %zu has an opening quote and no closing one", r->path,
-            r->line, r->field.len);
-  r->line = line;
-  if (!vec_push(&r->length, r->value.len - start)) return HP_ERR_OOM;
-  str_add_n(&r->value, "", 1);
-  return str_status(&r->value);
-}
-
-/* Reads the next row that is not empty; *more = false at the end. */
-static hp_status csv_row(csv *r, bool *more) {
-  while (r->at < r->len && (r->bytes[r->at] == '\n' || r->bytes[r->at] == '\r'))
-    r->line += r->bytes[r->at++] == '\n';
-  *more = r->at < r->len;
-  str_clear(&r->value);
-  r->field.len = r->length.len = 0;
-  if (!*more) return HP_OK;
-  size_t start = r->at, line = r->line;
-  for (;;) {
-    HP_TRY(csv_field(r));
-    if (r->at >= r->len || r->bytes[r->at] != ',') break;
-    r->at++;
-  }
-  return check_utf8(r->bytes + start, r->at - start, r->path, line);
-}
+/* --- CSV -------------------------------------------------------------------------------------- */
 
 static hp_status csv_column(const char *path, const char *const *key, size_t n, const char *want,
                             bool needed, size_t *out) {
@@ -155,11 +89,6 @@ static hp_status csv_column(const char *path, const char *const *key, size_t n, 
   const char *near = str_nearest(want, key, n);
   HP_FAIL(HP_ERR_INPUT, "%s:1: there is no column \"%s\" in the heading%s%s%s", path, want,
           near ? "; the nearest is \"" : "", near ? near : "", near ? "\"" : "");
-}
-
-static dataset_text csv_get(const csv *r, size_t column) {
-  if (column == SIZE_MAX) return (dataset_text){0};
-  return (dataset_text){r->value.at + r->field.at[column], r->length.at[column]};
 }
 
 static hp_status csv_heading(csv *r, dataset *d, dataset_columns *c, size_t column[3], size_t *n) {
@@ -205,8 +134,6 @@ hp_status dataset_read_csv(const char *bytes, size_t len, const char *path,
   csv r = {.bytes = bytes, .path = path, .len = len, .line = 1};
   if (len >= 3 && !memcmp(bytes, "\xef\xbb\xbf", 3)) r.at = 3; /* byte order mark */
   hp_status st = csv_rows(&r, c, max, d);
-  str_free(&r.value);
-  vec_free(&r.field);
-  vec_free(&r.length);
+  csv_free(&r);
   return st;
 }

@@ -35,8 +35,8 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, const model_cache *c
   HP_TRY(hp_graph_create(&b->g));
   b->ids = hp_input(b->g, "ids", HP_I32, (hp_shape){2, {B, T}});
   b->positions = hp_input(b->g, "positions", HP_I32, (hp_shape){2, {B, T}});
+  if (cache || m->spans) b->span = hp_input(b->g, "span", HP_I32, (hp_shape){3, {B, T, 2}});
   if (cache) {
-    b->span = hp_input(b->g, "span", HP_I32, (hp_shape){3, {B, T, 2}});
     b->table = hp_input(b->g, "table", HP_I32, (hp_shape){2, {B, cache->width}});
     b->cache_at = hp_input(b->g, "cache_at", HP_I32, (hp_shape){1, {B}});
     b->cache_copy = hp_input(b->g, "cache_copy", HP_I32, (hp_shape){1, {B}});
@@ -52,6 +52,8 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, const model_cache *c
   }
   return HP_OK;
 }
+
+void lm_set_spans(lm *m) { m->spans = true; }
 
 void lm_graph_end(model_build *b) {
   hp_graph_free(b->g);

@@ -24,6 +24,7 @@ typedef struct {
   VEC(lm_tensor) tensors;            /* in the order of params, slices of a stack in order */
   VEC(model_annotation) annotations; /* in the order of the model */
   int64_t rope_rows;                 /* of rotary tables shared by graphs, 0: none */
+  bool spans;     /* an input says which tokens each token sees, also in graphs without a cache */
   int64_t groups; /* of the sequences of a batch that devices share, each with a cache; 0: one */
   uint16_t *stage_of; /* [layers] of the pipeline; NULL: one stage */
   int stages;
@@ -65,8 +66,11 @@ size_t lm_trained_tensors(const lm *m);
 
 /* --- graphs --------------------------------------------------------------------------------- */
 
-/* Starts a graph for B sequences of T tokens: inputs ids and positions i32 [B,T]; with a cache for
- * m->groups groups of sequences, of which B is a multiple, also span i32 [B,T,2], table i32
+/* From now on each token of a graph sees the tokens of its row that an input says. */
+void lm_set_spans(lm *m);
+/* Starts a graph for B sequences of T tokens: inputs ids and positions i32 [B,T], and with spans
+ * span i32 [B,T,2]; with a cache for m->groups groups of sequences, of which B is a multiple, also
+ * span, table i32
  * [B,width], cache_at and cache_copy i32 [B], on a tier kv_fetch and kv_store, and for attention to
  * some blocks kv_blocks and kv_copy (model_build). cache NULL: none.  rope_length: rows of the
  * rotary tables.  End with lm_graph_end, also after failures. */

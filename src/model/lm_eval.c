@@ -232,11 +232,13 @@ void lm_scorer_free(lm_scorer *s) {
   mem_free(s);
 }
 
-hp_status lm_scorer_run(lm_scorer *s, const int32_t *ids, const int32_t *labels, float *loss) {
-  size_t bytes = (size_t)(s->B * s->T) * sizeof *ids;
-  hp_io io[] = {{"ids", (void *)(uintptr_t)ids, bytes},
-                {"positions", s->positions, bytes},
-                {"labels", (void *)(uintptr_t)labels, bytes},
-                {"losses", loss, bytes}};
-  return hp_run(s->p, io, 4);
+hp_status lm_scorer_run(lm_scorer *s, const lm_batch *b, float *loss) {
+  size_t bytes = (size_t)(s->B * s->T) * sizeof *b->ids;
+  const int32_t *positions = b->positions ? b->positions : s->positions;
+  hp_io io[] = {{"ids", (void *)(uintptr_t)b->ids, bytes},
+                {"positions", (void *)(uintptr_t)positions, bytes},
+                {"labels", (void *)(uintptr_t)b->labels, bytes},
+                {"losses", loss, bytes},
+                {"span", (void *)(uintptr_t)b->span, bytes * 2}};
+  return hp_run(s->p, io, s->m->spans ? 5 : 4);
 }

@@ -40,7 +40,12 @@ hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, lm_losses *of, model
 hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, lm_scorer **out);
 void lm_scorer_free(lm_scorer *s);
 hp_status lm_scorer_plan(lm *m, int64_t B, int64_t T, lm_losses *of, hp_program_stats *out);
-/* ids and labels [B,T]; label -100 is not counted.  loss [B,T]: of every position. */
-hp_status lm_scorer_run(lm_scorer *s, const int32_t *ids, const int32_t *labels, float *loss);
+/* All [B,T] but the span, [B,T,2], which is for models with spans.  Label -100 is not counted;
+ * positions NULL: those in the row. */
+typedef struct {
+  const int32_t *ids, *labels, *positions, *span;
+} lm_batch;
+/* loss [B,T]: of every position. */
+hp_status lm_scorer_run(lm_scorer *s, const lm_batch *b, float *loss);
 
 #endif

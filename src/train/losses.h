@@ -10,7 +10,7 @@
 #include "model/lm_eval.h"
 #include "train/train_data.h"
 
-/* Makes samples of the texts of d.  shown: the name of d in messages. */
+/* Makes samples of those of d.  shown: the name of d in messages. */
 typedef hp_status loss_samples(const train_config *c, const token_rules *r, const char *shown,
                                const dataset *d, pool *p, sample_set *out);
 /* `each` adds the losses of a micro-batch, or of a batch of an evaluation, to the graph: labels
@@ -20,6 +20,7 @@ typedef hp_status loss_samples(const train_config *c, const token_rules *r, cons
 
 typedef struct {
   const char *stage; /* value of the key `stage`; the other fields are NULL if it is not built */
+  dataset_kind data; /* what it trains on */
   loss_samples *samples;
   lm_losses *each;
   /* Name of the metric that evaluations report, and its value for a loss; NULL: none. */
@@ -31,11 +32,8 @@ typedef struct {
 extern const train_loss losses[];
 
 #define NOT_BUILT(stage)
-#define LOSS(stage, samples, each, metric, metric_of, help)                                        \
-  loss_samples samples;                                                                            \
-  lm_losses each;
+#define LOSS(stage, data, samples, ...) loss_samples samples;
 #include "train/losses.def"
 #undef LOSS
 #undef NOT_BUILT
-
 #endif

@@ -11,11 +11,11 @@
 enum {
   KEPT = 8,        /* programs, and of more than one: */
   INSTS = 1 << 18, /* instructions of all of them; each takes about 0.5 KB */
-  MICRO_IOS = 7,   /* most inputs and outputs of a micro-batch, */
+  MICRO_IOS = 8,   /* most inputs and outputs of a micro-batch, */
   UPDATE_IOS = 10, /* and of the updates */
   IO_NAME = 40
 };
-enum { IDS, LABELS }; /* the first inputs of a micro-batch: those of the caller */
+enum { IDS, LABELS, POSITIONS, SPAN }; /* the first inputs of a micro-batch: those of the caller */
 
 /* The numbers of a micro-batch that programs read and write. */
 typedef struct {
@@ -175,6 +175,7 @@ static void add_micro_ios(const stepper *s, step_program *p, int64_t i) {
   add_io(p, "ids", i, NULL, bytes);
   add_io(p, "labels", i, NULL, bytes);
   add_io(p, "positions", i, x->positions, bytes);
+  if (s->m->spans) add_io(p, "span", i, NULL, bytes * 2);
   add_io(p, "weight", i, &x->weight, sizeof x->weight);
   add_io(p, "loss", i, &x->loss, sizeof x->loss);
   if (step_drops(s->m, options_of(s))) add_io(p, "dropout_seed", i, &x->seed, sizeof x->seed);
@@ -308,6 +309,8 @@ static void set_micro(const stepper *s, step_program *p, int64_t i, const step_m
   for (int64_t k = 0; k < b->B; k++) x->lengths[k] = b->lengths ? b->lengths[k] : (int32_t)b->T;
   io[IDS].data = (void *)(uintptr_t)b->ids;
   io[LABELS].data = (void *)(uintptr_t)b->labels;
+  io[POSITIONS].data = (void *)(uintptr_t)(b->positions ? b->positions : x->positions);
+  if (s->m->spans) io[SPAN].data = (void *)(uintptr_t)b->span;
 }
 
 static void set_update(stepper *s, const step_update *u) {

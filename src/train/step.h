@@ -21,7 +21,9 @@ void stepper_free(stepper *s);
 typedef struct {
   int64_t B, T;
   const int32_t *ids, *labels;
-  const int32_t *lengths; /* [B] tokens of a row that are not padding; NULL: all of them */
+  const int32_t *lengths;   /* [B] tokens of a row that are not padding; NULL: all of them */
+  const int32_t *positions; /* [B,T]; NULL: those in the row */
+  const int32_t *span;      /* [B,T,2] of a model with spans: the tokens that each sees */
   double weight; /* factor on the sum of token losses: 1 / labels counted in the whole step */
 } step_micro;
 

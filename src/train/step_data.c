@@ -1,6 +1,6 @@
 #include "train/step_data.h"
 
-hp_status step_data_create(int64_t micros, int64_t tokens, step_data *out) {
+hp_status step_data_create(int64_t micros, int64_t tokens, const train_data *d, step_data *out) {
   size_t n = (size_t)micros, room = (size_t)tokens;
   *out = (step_data){.most = micros,
                      .batch = mem_calloc(n, sizeof *out->batch),
@@ -8,24 +8,16 @@ hp_status step_data_create(int64_t micros, int64_t tokens, step_data *out) {
                      .micro = mem_calloc(n, sizeof *out->micro)};
   if (!out->batch || !out->shifted || !out->micro) return HP_ERR_OOM;
   for (size_t i = 0; i < n; i++) {
-    train_batch *b = &out->batch[i];
-    *b = (train_batch){.ids = mem_calloc(room, sizeof *b->ids),
-                       .labels = mem_calloc(room, sizeof *b->labels),
-                       .lengths = mem_calloc(room, sizeof *b->lengths),
-                       .most = tokens};
+    HP_TRY(train_batch_create(d, tokens, &out->batch[i]));
     out->shifted[i] = mem_calloc(room, sizeof *out->shifted[i]);
-    if (!b->ids || !b->labels || !b->lengths || !out->shifted[i]) return HP_ERR_OOM;
+    HP_TRY_MEM(out->shifted[i]);
   }
   return HP_OK;
 }
 
 void step_data_free(step_data *s) {
-  for (int64_t i = 0; s->batch && s->shifted && i < s->most; i++) {
-    mem_free(s->batch[i].ids);
-    mem_free(s->batch[i].labels);
-    mem_free(s->batch[i].lengths);
-    mem_free(s->shifted[i]);
-  }
+  for (int64_t i = 0; s->batch && i < s->most; i++) train_batch_free(&s->batch[i]);
+  for (int64_t i = 0; s->shifted && i < s->most; i++) mem_free(s->shifted[i]);
   mem_free(s->batch);
   mem_free(s->shifted);
   mem_free(s->micro);
@@ -49,7 +41,9 @@ void step_data_draw(step_data *s, train_data *d, const sampler_step *at) {
                                .T = b->T,
                                .ids = b->ids,
                                .labels = s->shifted[i],
-                               .lengths = b->lengths};
+                               .lengths = b->lengths,
+                               .positions = b->position,
+                               .span = b->span};
     labels += b->labelled;
     s->tokens += b->B * b->T;
     s->texts += b->tokens;

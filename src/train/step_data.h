@@ -13,8 +13,9 @@ typedef struct {
   int64_t tokens, texts, padded; /* of the step: computed, without padding, with that of replicas */
 } step_data;
 
-/* Room for steps of `micros` micro-batches of so many tokens; step_data_free, also on failure. */
-hp_status step_data_create(int64_t micros, int64_t tokens, step_data *out);
+/* Room for steps of `micros` micro-batches of so many tokens of d; step_data_free, also on failure.
+ */
+hp_status step_data_create(int64_t micros, int64_t tokens, const train_data *d, step_data *out);
 void step_data_free(step_data *s);
 /* Each loss is weighted by the labels of the whole step that count. */
 void step_data_draw(step_data *s, train_data *d, const sampler_step *at);

@@ -1,5 +1,6 @@
 #include "train/train_config.h"
 
+#include "base/json.h"
 #include "base/yaml.h"
 #include "train/memory_limit.h"
 #include "train/train_paths.h"
@@ -181,6 +182,7 @@ static hp_status take(train_config *c, int key, const tree_node *v) {
   }
   if (k->status == TRAIN_NEUTRAL) return take_neutral(c, k, v);
   if (k->status == TRAIN_REFUSED) return take_refused(k, v);
+  if (v->kind == TREE_NULL && k->type == TRAIN_TRI) *(int *)((char *)c + k->offset) = -1;
   if (v->kind == TREE_NULL) return HP_OK;
   c->at[key] = v;
   return read_value(k, v, (char *)c + k->offset);
@@ -230,7 +232,8 @@ hp_status train_config_load(const char *path, const char *const *override, int n
                             train_config *out) {
   train_config c = {.root = NULL};
   yaml_repeats repeats = {0};
-  hp_status st = yaml_load_config(path, &c.file, &repeats);
+  hp_status st = path ? yaml_load_config(path, &c.file, &repeats)
+                      : json_parse("{}", 2, "command line", &c.file);
   c.root = c.file.root;
   for (size_t i = 0; i < repeats.len && !st; i++)
     st = train_config_keep(&c, yaml_repeat_error(repeats.at[i]));

@@ -1,4 +1,5 @@
 /* The rules between keys: what LlamaFactory and Transformers derive, refuse, or refuse here. */
+#include "dataset/chat_template.h"
 #include "train/losses.h"
 #include "train/settings.h"
 #include "train/train_deepspeed.h"
@@ -19,7 +20,7 @@
 static hp_status check_stage(train_config *c) {
   bool given = c->at[KEY_stage] != NULL;
   const train_loss *loss = &losses[c->stage];
-  if (loss->each) return HP_OK;
+  if (loss->samples) return HP_OK;
   TREE_FAIL(
       train_config_at(c, KEY_stage),
       "%s%s is not built yet; only these are: %s; stage pt leaves a column of responses out: to "
@@ -145,20 +146,46 @@ static hp_status decide_probs(train_config *c) {
   return HP_OK;
 }
 
+/* In stage sft a pack has cutoff_len tokens, of which the last is padding. */
 static hp_status decide_packing(train_config *c) {
-  c->is.packed = c->packing != 0;
+  bool texts = losses[c->stage].data == DATASET_TEXTS, sft = c->stage == STAGE_sft;
+  if (c->neat_packing && !sft)
+    TREE_FAIL(train_config_at(c, KEY_neat_packing), "neat_packing is for stage sft");
+  c->is.packed = texts ? c->packing != 0 : sft && (c->packing == 1 || c->neat_packing);
   c->is.block = c->cutoff_len;
-  if (c->packing != 1) return HP_OK;
+  if (c->packing == 1 && !texts && !sft)
+    TREE_FAIL(train_config_at(c, KEY_packing), "packing is for stages pt and sft");
+  if (!c->is.packed || (texts && c->packing != 1)) return HP_OK;
   /* LlamaFactory takes one off where packing is written out, and not where it is the default */
   c->is.block--;
   if (!c->is.block)
     TREE_FAIL(
         train_config_at(c, KEY_cutoff_len),
         "packing: true makes blocks of cutoff_len - 1 = 0 tokens; write cutoff_len: 2 or more");
+  if (!texts) return HP_OK;
   return train_config_note(c,
                            "packing: true, written out, makes blocks of cutoff_len - 1 = %lld "
                            "tokens, as in LlamaFactory; leave packing out for blocks of %lld",
                            (long long)c->is.block, (long long)c->cutoff_len);
+}
+
+/* Keys of one stage alone. */
+static hp_status check_chat(train_config *c) {
+  bool sft = c->stage == STAGE_sft;
+  int key = c->train_on_prompt ? KEY_train_on_prompt : KEY_mask_history;
+  if ((c->train_on_prompt || c->mask_history) && !sft)
+    TREE_FAIL(train_config_at(c, key), "it is for stage sft; leave it out");
+  if (c->train_on_prompt && c->mask_history)
+    TREE_FAIL(train_config_at(c, KEY_mask_history),
+              "train_on_prompt learns all, mask_history the last answer alone; keep one of them");
+  if (!c->template || losses[c->stage].data == DATASET_TEXTS) return HP_OK;
+  chat_template t;
+  HP_TRY(chat_template_find(c->template, &t));
+  if (c->train_on_prompt && t.ends_turns)
+    TREE_FAIL(train_config_at(c, KEY_train_on_prompt),
+              "it does not go with template %s, which learns its end token with the next prompt",
+              c->template);
+  return HP_OK;
 }
 
 static hp_status decide_names(train_config *c) {
@@ -650,7 +677,8 @@ static const rule rules[] = {
     RULE(decide_val_size, KEY_val_size, KEY_eval_dataset, KEY_dataset),
     RULE(check_mix, KEY_mix_strategy),
     RULE(decide_probs, KEY_interleave_probs, KEY_mix_strategy, KEY_dataset, KEY_eval_dataset),
-    RULE(decide_packing, KEY_packing, KEY_cutoff_len),
+    RULE(decide_packing, KEY_packing, KEY_cutoff_len, KEY_neat_packing),
+    RULE(check_chat, KEY_train_on_prompt, KEY_mask_history, KEY_template),
     RULE(decide_order, KEY_train_sampling_strategy, KEY_disable_shuffling, KEY_seed, KEY_data_seed),
     RULE(check_eval_data, KEY_eval_strategy, KEY_do_eval, KEY_eval_dataset, KEY_val_size),
     RULE(check_logging, KEY_logging_steps, KEY_logging_strategy),

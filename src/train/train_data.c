@@ -6,23 +6,22 @@
 
 #include <string.h>
 
-static void free_set(sample_set *s) {
-  mem_free(s->ids);
-  mem_free(s->start);
-}
-
 void train_data_free(train_data *d) {
   if (!d) return;
-  free_set(&d->train);
-  for (int64_t i = 0; i < d->evals; i++) free_set(&d->eval[i]);
+  sample_set_free(&d->train);
+  for (int64_t i = 0; i < d->evals; i++) sample_set_free(&d->eval[i]);
   mem_free(d->eval);
   mem_free(d->shuffled.of);
 }
+
+/* Rows of a sample. */
+static int64_t rows_each(const sample_set *s) { return s->each > 1 ? s->each : 1; }
 
 /* --- loading ---------------------------------------------------------------------------------- */
 
 static dataset_spec spec_of(const train_config *c, const train_names *names) {
   return (dataset_spec){.dir = c->dataset_dir,
+                        .kind = losses[c->stage].data,
                         .name = names->at,
                         .n = names->n,
                         .max_samples = c->max_samples == TRAIN_NONE ? -1 : c->max_samples,
@@ -118,7 +117,7 @@ static hp_status make_order(const train_config *c, train_data *out) {
 }
 
 static void note_vocab(train_data *d, const sample_set *s) {
-  for (int64_t i = 0; s->samples && i < s->start[s->samples]; i++)
+  for (int64_t i = 0; s->samples && i < s->start[s->samples * rows_each(s)]; i++)
     if (s->ids[i] >= d->vocab) d->vocab = s->ids[i] + 1;
 }
 
@@ -132,7 +131,7 @@ static hp_status load(loader *l, train_data *out) {
   hp_status st = HP_OK;
   if (c->is.eval_dataset.n) st = load_eval(l, out);
   else if (c->is.val_count || c->is.val_share > 0) st = split_eval(l, &texts, out);
-  if (!st && texts.text.len)
+  if (!st && texts.sample.len)
     st = losses[c->stage].samples(c, &l->rules, "the training data", &texts, l->p, &out->train);
   dataset_free(&texts);
   if (!st && out->train.samples) st = make_order(c, out);
@@ -169,9 +168,13 @@ hp_status train_data_digest(const train_data *d, const sample_set *s, char hex[3
   HP_TRY(hash_stream_create(&h));
   hash_stream_add(h, &d->pad, sizeof d->pad);
   hash_stream_add(h, &s->samples, sizeof s->samples);
-  if (s->samples) {
-    hash_stream_add(h, s->start, ((size_t)s->samples + 1) * sizeof *s->start);
-    hash_stream_add(h, s->ids, (size_t)s->start[s->samples] * sizeof *s->ids);
+  int64_t rows = s->samples * rows_each(s);
+  if (rows) {
+    hash_stream_add(h, s->start, ((size_t)rows + 1) * sizeof *s->start);
+    const int32_t *const of[] = {s->ids, s->labels, s->position, s->first};
+    size_t bytes = (size_t)s->start[rows] * sizeof *s->ids;
+    for (int i = 0; i < 4; i++)
+      if (of[i]) hash_stream_add(h, of[i], bytes);
   }
   hash_hex(hash_stream_get(h), hex);
   hash_stream_free(h);
@@ -204,11 +207,11 @@ hp_status train_data_print_example(const train_data *d, const tokenizer *t, str 
 
 int64_t train_data_rows(const train_data *d) {
   const sampler_spec *s = &d->order.spec;
-  return s->batch < s->epoch_samples ? s->batch : s->epoch_samples;
+  return (s->batch < s->epoch_samples ? s->batch : s->epoch_samples) * rows_each(&d->train);
 }
 
 int64_t train_data_eval_rows(const train_data *d, const sample_set *s) {
-  return d->fills || d->eval_batch < s->samples ? d->eval_batch : s->samples;
+  return (d->fills || d->eval_batch < s->samples ? d->eval_batch : s->samples) * rows_each(s);
 }
 
 int64_t train_data_largest(const train_data *d) {
@@ -220,7 +223,9 @@ int64_t train_data_largest(const train_data *d) {
   return most;
 }
 
-static int64_t length(const sample_set *s, int64_t i) { return s->start[i + 1] - s->start[i]; }
+static int64_t length(const sample_set *s, int64_t row) {
+  return s->start[row + 1] - s->start[row];
+}
 
 static const int64_t *order_of(train_data *d, int64_t epoch) {
   if (d->shuffled.epoch != epoch) sampler_order(&d->order, epoch, d->shuffled.of);
@@ -241,26 +246,76 @@ static int64_t sample_at(const chosen *c, int64_t i) {
   return c->of ? c->of[at] : at;
 }
 
-/* The longest of n of them, from `from` on. */
+/* The tokens of a row of n of them, from `from` on: of the longest, as a multiple. */
 static int64_t widest(const chosen *c, int64_t from, int64_t n) {
-  int64_t most = 0;
+  int64_t most = 0, unit = c->set->multiple ? c->set->multiple : 1;
   for (int64_t i = from; i < from + n; i++) {
-    int64_t len = length(c->set, sample_at(c, i));
-    if (len > most) most = len;
+    int64_t row = sample_at(c, i) * rows_each(c->set);
+    for (int64_t k = 0; k < rows_each(c->set); k++)
+      if (length(c->set, row + k) > most) most = length(c->set, row + k);
   }
-  return most;
+  return (most + unit - 1) / unit * unit;
 }
 
-static void fill_row(const train_data *d, const sample_set *s, int64_t sample, int64_t row,
+bool train_data_has_spans(const train_data *d) {
+  bool has = d->train.first != NULL;
+  for (int64_t i = 0; i < d->evals; i++) has |= d->eval[i].first != NULL;
+  return has;
+}
+
+/* Do they say the position of each token? */
+static bool has_positions(const train_data *d) {
+  bool has = d->train.position != NULL;
+  for (int64_t i = 0; i < d->evals; i++) has |= d->eval[i].position != NULL;
+  return has;
+}
+
+hp_status train_batch_create(const train_data *d, int64_t tokens, train_batch *out) {
+  size_t n = (size_t)tokens;
+  *out = (train_batch){.ids = mem_calloc(n, sizeof *out->ids),
+                       .labels = mem_calloc(n, sizeof *out->labels),
+                       .lengths = mem_calloc(n, sizeof *out->lengths),
+                       .most = tokens};
+  if (has_positions(d)) out->position = mem_calloc(n, sizeof *out->position);
+  if (train_data_has_spans(d)) out->span = mem_calloc(n, 2 * sizeof *out->span);
+  bool ok = out->ids && out->labels && out->lengths && (out->position || !has_positions(d)) &&
+            (out->span || !train_data_has_spans(d));
+  return ok ? HP_OK : HP_ERR_OOM;
+}
+
+void train_batch_free(train_batch *b) {
+  mem_free(b->ids);
+  mem_free(b->labels);
+  mem_free(b->lengths);
+  mem_free(b->position);
+  mem_free(b->span);
+}
+
+/* Positions, and what each token sees; padding sees itself.  Row `of` of the set is row `row` of
+ * the batch. */
+static void fill_places(const sample_set *s, int64_t of, int64_t row, train_batch *b) {
+  int64_t n = length(s, of), at = s->start[of];
+  for (int64_t i = 0; b->position && i < b->T; i++)
+    b->position[row * b->T + i] = !s->position ? (int32_t)i : i < n ? s->position[at + i] : 0;
+  for (int64_t i = 0; b->span && i < b->T; i++) {
+    int32_t *span = b->span + (row * b->T + i) * 2;
+    span[0] = i >= n ? (int32_t)i : s->first ? s->first[at + i] : 0;
+    span[1] = (int32_t)i;
+  }
+}
+
+static void fill_row(const train_data *d, const sample_set *s, int64_t of, int64_t row,
                      train_batch *b) {
-  int64_t n = length(s, sample);
+  int64_t n = length(s, of);
   int32_t *ids = b->ids + row * b->T, *labels = b->labels + row * b->T;
-  memcpy(ids, s->ids + s->start[sample], (size_t)n * sizeof *ids);
+  memcpy(ids, s->ids + s->start[of], (size_t)n * sizeof *ids);
   for (int64_t i = 0; i < b->T; i++) {
     if (i >= n) ids[i] = d->pad;
     labels[i] = ids[i] == d->pad ? LABEL_NONE : ids[i];
-    b->labelled += labels[i] != LABEL_NONE;
   }
+  if (s->labels) memcpy(labels, s->labels + s->start[of], (size_t)n * sizeof *labels);
+  for (int64_t i = 0; i < b->T; i++) b->labelled += labels[i] != LABEL_NONE;
+  fill_places(s, of, row, b);
   b->tokens += n;
   if (b->lengths) b->lengths[row] = (int32_t)n;
 }
@@ -272,17 +327,19 @@ static int64_t padded_apart(const chosen *c, int64_t replicas, int64_t width) {
     int64_t most = widest(c, r * each, each);
     all += each * (most > width ? most : width);
   }
-  return all;
+  return all * rows_each(c->set);
 }
 
 static void fill(const train_data *d, const chosen *c, int64_t width, train_batch *b) {
-  b->B = c->n;
+  int64_t each = rows_each(c->set);
+  b->B = c->n * each;
   b->T = widest(c, 0, c->n);
   if (width > b->T) b->T = width;
   b->labelled = b->tokens = 0;
   b->padded = padded_apart(c, c->n % d->replicas ? 1 : d->replicas, width);
   HP_ASSERT(b->B * b->T <= b->most);
-  for (int64_t i = 0; i < c->n; i++) fill_row(d, c->set, sample_at(c, i), i, b);
+  for (int64_t i = 0; i < b->B; i++)
+    fill_row(d, c->set, sample_at(c, i / each) * each + i % each, i, b);
 }
 
 static chosen micro_of(train_data *d, int64_t epoch, int64_t micro) {
@@ -293,7 +350,7 @@ static chosen micro_of(train_data *d, int64_t epoch, int64_t micro) {
 
 void train_data_shape(train_data *d, int64_t epoch, int64_t micro, int64_t *B, int64_t *T) {
   chosen c = micro_of(d, epoch, micro);
-  *B = c.n;
+  *B = c.n * rows_each(c.set);
   *T = widest(&c, 0, c.n);
 }
 
@@ -316,7 +373,7 @@ static chosen eval_batch_of(const train_data *d, const sample_set *s, int64_t i)
 void train_data_eval_shape(const train_data *d, const sample_set *s, int64_t i, int64_t *B,
                            int64_t *T) {
   chosen c = eval_batch_of(d, s, i);
-  *B = c.n;
+  *B = c.n * rows_each(c.set);
   *T = widest(&c, 0, c.n);
 }
 

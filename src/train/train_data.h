@@ -1,29 +1,21 @@
-/* The data of a run of stage pt: texts into tokens, tokens into samples, samples into batches.
+/* The data of a run: texts or conversations into tokens, tokens into samples, samples into batches.
  *
- * packing: the texts of each group of preprocessing_batch_size samples, each with the end token,
- * are concatenated and split into blocks of cutoff_len; the rest of a group is dropped.  No
- * packing: a sample is one text, truncated to cutoff_len, and a batch is padded on the right to
- * its longest sample.  Tokens, labels, order and batches are those of LlamaFactory 0.9.5 with
- * the same file.  A batch is a pure function of (epoch, number of the micro-batch). */
+ * Stage pt with packing: the texts of each group of preprocessing_batch_size samples, each with the
+ * end token, are concatenated and split into blocks of cutoff_len; the rest of a group is dropped.
+ * Without packing a sample is one text, truncated to cutoff_len.  Stage sft: a sample is one
+ * conversation, cut turn by turn; with packing, as many of a group as cutoff_len holds.  A batch is
+ * padded on the right to its longest sample.  Tokens, labels, order and batches are those of
+ * LlamaFactory 0.9.5 with the same file.  A batch is a pure function of (epoch, number of the
+ * micro-batch). */
 #ifndef TRAIN_TRAIN_DATA_H
 #define TRAIN_TRAIN_DATA_H
 
 #include "base/thread.h"
 #include "dataset/dataset.h"
 #include "tok/tokenizer.h"
+#include "train/sample_set.h"
 #include "train/sampler.h"
 #include "train/train_config.h"
-
-enum { LABEL_NONE = -100 }; /* no loss at this token */
-
-/* Samples of one kind: those to train on, or one evaluation set. */
-typedef struct {
-  const char *name; /* of a separate evaluation set (eval_on_each_dataset); else "" */
-  int32_t *ids;     /* all samples, one after another */
-  int64_t *start;   /* samples + 1 entries */
-  int64_t samples;
-  int64_t longest; /* tokens of the longest sample */
-} sample_set;
 
 typedef struct {
   sample_set train;
@@ -43,11 +35,13 @@ typedef struct {
   } shuffled;
 } train_data;
 
-/* ids, labels: [B, T] row by row.  The caller owns the memory, for `most` tokens. */
+/* ids, labels: [B, T] row by row, in memory for `most` tokens. */
 typedef struct {
   int64_t B, T;
   int32_t *ids, *labels;
-  int32_t *lengths; /* of rows without padding; NULL: not needed */
+  int32_t *lengths;  /* of rows without padding; NULL: not needed */
+  int32_t *position; /* of each token; NULL: that in its row, or not needed */
+  int32_t *span;     /* first and last token that each sees, [B,T,2]; NULL: not needed */
   int64_t most;
   int64_t labelled; /* labels that are not LABEL_NONE, including the first of a row */
   int64_t tokens;   /* without padding */
@@ -75,6 +69,11 @@ int64_t train_data_eval_rows(const train_data *d, const sample_set *s);
 /* Tokens of the largest of all batches, including padding: the size of a train_batch. */
 int64_t train_data_largest(const train_data *d);
 
+/* Room for a batch of so many tokens of d; train_batch_free, also after a failure. */
+hp_status train_batch_create(const train_data *d, int64_t tokens, train_batch *out);
+void train_batch_free(train_batch *b);
+/* Do samples say which tokens each token sees? */
+bool train_data_has_spans(const train_data *d);
 /* Fills b with micro-batch `micro` of an epoch (see sampler).  width: tokens per row, 0 for the
  * longest sample's; the rest is padding. */
 void train_data_batch(train_data *d, int64_t epoch, int64_t micro, int64_t width, train_batch *b);

@@ -23,7 +23,7 @@ static const char stage_choices[] =
 #undef NOT_BUILT
     ;
 static const char stage_help[] =
-#define LOSS(stage, samples, sum, metric, metric_of, help) "; " #stage ": " help
+#define LOSS(stage, data, samples, each, metric, metric_of, help) "; " #stage ": " help
 #define NOT_BUILT(stage)
 #include "train/losses.def"
 #undef LOSS

@@ -187,7 +187,7 @@ int64_t train_mesh_replicas(const train_config *c) {
 
 static bool is_pattern(const tree_node *n) { return strpbrk(n->key, "*?[") != NULL; }
 
-static const char *const inputs[] = {"ids", "positions", "labels", "lengths"};
+static const char *const inputs[] = {"ids", "positions", "labels", "lengths", "span"};
 enum { INPUTS = sizeof inputs / sizeof *inputs };
 
 /* The i-th of the inputs, params and annotations of a training step; NULL: there are fewer. */

@@ -2,7 +2,7 @@
 
 #include "base/io.h"
 #include "base/log.h"
-#include "dataset/dataset.h"
+#include "train/losses.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -37,7 +37,10 @@ static hp_status name_key(const train_config *c, int key, hp_status st) {
 }
 
 static hp_status check_data(train_config *c, int key, const train_names *names, bool reads_data) {
-  dataset_spec spec = {.dir = c->dataset_dir, .name = names->at, .n = names->n};
+  dataset_spec spec = {.dir = c->dataset_dir,
+                       .name = names->at,
+                       .n = names->n,
+                       .kind = losses[c->stage].data};
   if (c->bad[key] || c->bad[KEY_dataset_dir]) return HP_OK;
   for (size_t i = 0; i < names->n; i++) {
     hp_status st = name_key(c, key, dataset_check(&spec, i));

@@ -1,4 +1,5 @@
 /* Texts into samples of tokens, as LlamaFactory's pre-training processor makes them. */
+#include "dataset/chat_template.h"
 #include "train/losses.h"
 
 #include "base/io.h"
@@ -31,7 +32,11 @@ static hp_status read_add_bos(const char *dir, bool *out) {
 static hp_status find_eos(const train_config *c, const tokenizer *t, const char *dir,
                           int32_t *out) {
   const char *eos = NULL;
-  if (c->template) HP_TRY(dataset_template_eos(c->template, &eos));
+  if (c->template) {
+    chat_template of;
+    HP_TRY(chat_template_find(c->template, &of));
+    eos = of.replaces_eos ? of.stop[0] : NULL;
+  }
   *out = tokenizer_role(t, TOKEN_EOS);
   if (!eos && *out < 0) eos = "<|endoftext|>"; /* what LlamaFactory gives a tokenizer without */
   if (eos) *out = tokenizer_find(t, eos, strlen(eos));
@@ -71,7 +76,7 @@ enum { TEXTS_A_PART = 32 };
 typedef struct {
   const token_rules *rules;
   const char *begin; /* before every text, or NULL */
-  const dataset_text *text;
+  const dataset_sample *sample;
   int64_t n;
   token_ids *ids;      /* one list a text */
   err_report *failure; /* one a part; code HP_OK: none */
@@ -81,7 +86,7 @@ static hp_status encode(const tokenizing *w, int64_t i, str *joined) {
   milestone_count_work();
   str_clear(joined);
   if (w->begin) str_add(joined, w->begin);
-  str_add_n(joined, w->text[i].at, w->text[i].len);
+  str_add_n(joined, w->sample[i].text.at, w->sample[i].text.len);
   str_add(joined, w->rules->end);
   HP_TRY(str_status(joined));
   return tokenizer_encode(w->rules->tokenizer, joined->at, joined->len, 0, &w->ids[i]);
@@ -110,33 +115,7 @@ static hp_status encode_all(tokenizing *w, pool *p) {
 
 /* --- cutting ---------------------------------------------------------------------------------- */
 
-/* Samples [first, last) that are joined before they are cut: groups of preprocessing_batch_size,
- * counted anew for each of the preprocessing_num_workers equal parts of the data. */
-typedef struct {
-  int64_t n, workers, group;
-  int64_t worker, first, last;
-} grouping;
-
-static bool next_group(grouping *g) {
-  int64_t share = g->n / g->workers, more = g->n % g->workers;
-  for (; g->worker < g->workers; g->worker++) {
-    int64_t w = g->worker, begin = share * w + (w < more ? w : more);
-    int64_t end = begin + share + (w < more);
-    g->first = g->last > begin ? g->last : begin;
-    if (g->first >= end) continue;
-    g->last = end - g->first > g->group ? g->first + g->group : end;
-    return true;
-  }
-  return false;
-}
-
-static grouping group_texts(const train_config *c, int64_t n) {
-  int64_t workers = c->preprocessing_num_workers == TRAIN_NONE ? 1 : c->preprocessing_num_workers;
-  return (
-      grouping){.n = n, .workers = workers < n ? workers : n, .group = c->preprocessing_batch_size};
-}
-
-static int64_t group_tokens(const tokenizing *w, const grouping *g) {
+static int64_t group_tokens(const tokenizing *w, const sample_group *g) {
   int64_t n = 0;
   milestone_count_work();
   for (int64_t i = g->first; i < g->last; i++) n += (int64_t)w->ids[i].len;
@@ -144,7 +123,7 @@ static int64_t group_tokens(const tokenizing *w, const grouping *g) {
 }
 
 /* Appends the whole blocks of a group to the samples. */
-static void cut_group(const tokenizing *w, const grouping *g, int64_t block, sample_set *out) {
+static void cut_group(const tokenizing *w, const sample_group *g, int64_t block, sample_set *out) {
   int64_t left = group_tokens(w, g) / block * block, at = out->start[out->samples];
   for (int64_t i = g->first; i < g->last && left > 0; i++) {
     int64_t n = (int64_t)w->ids[i].len < left ? (int64_t)w->ids[i].len : left;
@@ -162,7 +141,7 @@ static void cut_group(const tokenizing *w, const grouping *g, int64_t block, sam
 static hp_status pack(const train_config *c, const char *shown, const tokenizing *w,
                       sample_set *out) {
   int64_t blocks = 0, tokens = 0;
-  for (grouping g = group_texts(c, w->n); next_group(&g);) {
+  for (sample_group g = sample_group_first(c, w->n); sample_group_next(&g);) {
     int64_t n = group_tokens(w, &g);
     tokens += n;
     blocks += n / c->is.block;
@@ -175,7 +154,8 @@ static hp_status pack(const train_config *c, const char *shown, const tokenizing
   out->ids = mem_calloc((size_t)(blocks * c->is.block), sizeof *out->ids);
   out->start = mem_calloc((size_t)blocks + 1, sizeof *out->start);
   if (!out->ids || !out->start) return HP_ERR_OOM;
-  for (grouping g = group_texts(c, w->n); next_group(&g);) cut_group(w, &g, c->is.block, out);
+  for (sample_group g = sample_group_first(c, w->n); sample_group_next(&g);)
+    cut_group(w, &g, c->is.block, out);
   out->longest = c->is.block;
   return HP_OK;
 }
@@ -204,24 +184,20 @@ static hp_status truncate(const train_config *c, const char *shown, const tokeni
   return HP_OK;
 }
 
-hp_status token_samples(const train_config *c, const token_rules *r, const char *shown,
-                        const dataset *d, pool *p, sample_set *out) {
+hp_status text_samples(const train_config *c, const token_rules *r, const char *shown,
+                       const dataset *d, pool *p, sample_set *out) {
   bool begin = r->bos >= 0 && !c->is.packed; /* a block gets its first token replaced instead */
   tokenizing w = {.rules = r,
                   .begin = begin ? tokenizer_token(r->tokenizer, r->bos, NULL) : NULL,
-                  .text = d->text.at,
-                  .n = (int64_t)d->text.len};
+                  .sample = d->sample.at,
+                  .n = (int64_t)d->sample.len};
   sample_set s = {.name = ""};
   hp_status st = encode_all(&w, p);
   if (!st) st = c->is.packed ? pack(c, shown, &w, &s) : truncate(c, shown, &w, &s);
   for (int64_t i = 0; w.ids && i < w.n; i++) vec_free(&w.ids[i]);
   mem_free(w.ids);
   mem_free(w.failure);
-  if (st) {
-    mem_free(s.ids);
-    mem_free(s.start);
-  } else {
-    *out = s;
-  }
+  if (st) sample_set_free(&s);
+  else *out = s;
   return st;
 }

@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "ckpt/manifest.h"
 #include "train/agree.h"
+#include "train/losses.h"
 #include "train/memory_limit.h"
 #include "train/run_work.h"
 #include "train/shared_folder.h"
@@ -28,13 +29,9 @@ static hp_status open_data(const train_config *c, model_files *with, run_data *d
   pool_free(threads);
   HP_TRY(st);
   int64_t most = train_data_largest(&d->sets);
-  train_batch *b = &d->batch;
-  b->most = most;
-  b->ids = mem_calloc((size_t)most, sizeof *b->ids);
-  b->labels = mem_calloc((size_t)most, sizeof *b->labels);
-  b->lengths = mem_calloc((size_t)most, sizeof *b->lengths);
   d->shifted = mem_calloc((size_t)most, sizeof *d->shifted);
-  return b->ids && b->labels && b->lengths && d->shifted ? HP_OK : HP_ERR_OOM;
+  HP_TRY_MEM(d->shifted);
+  return train_batch_create(&d->sets, most, &d->batch);
 }
 
 /* Micro-batches of the longest step. */
@@ -114,6 +111,7 @@ static hp_status open_model(train_config *c, train_data *d, int64_t steps, run_m
   HP_TRY(train_config_check_model(c, m->m->c.max_length));
   HP_TRY(train_data_check_vocab(d, m->m->c.vocab));
   lm_share_rope(m->m, longest_of(d, steps));
+  if (train_data_has_spans(d)) lm_set_spans(m->m);
   HP_TRY(check_limit(c, d, m, steps));
   return c->train_from_scratch ? lm_init(m->m, (uint64_t)c->seed)
                                : lm_load(m->m, c->model_name_or_path);
@@ -166,8 +164,8 @@ static hp_status open_training(trainer *t) {
   run_log_create(c, &t->flow, &t->data.sets.order, &t->log);
   t->model.flops_per_token = flops_per_token(t->model.m);
   const train_data *d = &t->data.sets;
-  HP_TRY(
-      step_data_create(micros_of(&d->order), train_data_rows(d) * d->train.longest, &t->data.step));
+  HP_TRY(step_data_create(micros_of(&d->order), train_data_rows(d) * d->train.longest, d,
+                          &t->data.step));
   return stepper_create(t->model.m, &t->model.options, &t->model.stepper);
 }
 
@@ -254,9 +252,7 @@ static void close_model(run_model *m) {
 static void close_data(run_data *d) {
   train_data_free(&d->sets);
   tokenizer_free(d->tokenizer);
-  mem_free(d->batch.ids);
-  mem_free(d->batch.labels);
-  mem_free(d->batch.lengths);
+  train_batch_free(&d->batch);
   mem_free(d->shifted);
   step_data_free(&d->step);
 }
@@ -366,6 +362,8 @@ hp_status trainer_run(const train_config *c) {
   trainer t = {.config = *c, .saves = {.last = -1}, .model = {.verified = -1}};
   bool trains = c->is.train;
   train_config_tell(c);
+  if (!losses[c->stage].each)
+    HP_FAIL(HP_ERR_UNSUPPORTED, "training of stage %s is not built yet", losses[c->stage].stage);
   hp_status st = agree_config(c);
   if (!st) st = take_folder(c, &t.job, &t.folder);
   milestone_set_activity("looking for a checkpoint to go on from");

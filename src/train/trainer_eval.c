@@ -35,7 +35,8 @@ static hp_status batch_loss(run_data *d, run_model *m, int64_t samples, float *e
   double sum = 0;
   HP_TRY(scorer_for(m, b->B, b->T));
   step_data_shift(b, d->shifted);
-  HP_TRY(lm_scorer_run(m->scorer, b->ids, d->shifted, each_loss));
+  lm_batch batch = {b->ids, d->shifted, b->position, b->span};
+  HP_TRY(lm_scorer_run(m->scorer, &batch, each_loss));
   for (int64_t r = 0; r < replicas; r++) {
     double part = 0;
     int64_t counted = samples - r * each < each ? samples - r * each : each;

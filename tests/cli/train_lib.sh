@@ -57,3 +57,19 @@ close_losses() {
     { d = $1 - $2; if (d < 0) d = -d; if (NF != 2 || d > tol * $2) { bad = 1; print "  losses", $1, $2 } }
     END { exit bad || NR == 0 }' || fail "losses of $1 and $2 are more than $3 apart"
 }
+
+# "STEP NAME VALUE" for each number of the run's history.
+numbers_of() {
+  awk -F'"' '/"log_history": \[/ { inside = 1 } /^  \]/ { inside = 0 }
+    !inside { next }
+    /^ *},?$/ { for (i = 0; i < n; i++) print step, line[i]; n = 0 }
+    /": / { value = $3; gsub(/[:, ]/, "", value); if ($2 == "step") step = value; else line[n++] = $2 " " value }' "$1"
+}
+
+# follows FILE: every number of the recorded history is in the file numbers, to 1e-5.
+follows() {
+  awk '{ key = $1 " " $2 } NR == FNR { have[key] = $3; next } /^#/ { next }
+    { n++; d = have[key] - $3; if (d < 0) d = -d; size = $3 < 0 ? -$3 : $3
+      if (!(key in have) || d > 1e-5 * size) { bad = 1; print "  " key " is " have[key] ", expected " $3 } }
+    END { exit bad || n < 10 }' numbers "$1" || fail "$1: other numbers"
+}

@@ -22,10 +22,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
   if (!n) return 0;
   log_set_level(LOG_ERROR);
   if (!read_bytes(bytes[0], (const char *)bytes + 1, n - 1, &d)) {
-    size_t before = d.text.len;
+    size_t before = d.sample.len;
     for (size_t i = 0; i < before; i++)
-      for (size_t k = 0; k < d.text.at[i].len; k++) sum += (unsigned char)d.text.at[i].at[k];
-    if (!dataset_split(&d, 0, 0.3, 7, &taken)) HP_ASSERT(d.text.len + taken.text.len == before);
+      for (size_t k = 0; k < d.sample.at[i].text.len; k++)
+        sum += (unsigned char)d.sample.at[i].text.at[k];
+    if (!dataset_split(&d, 0, 0.3, 7, &taken)) HP_ASSERT(d.sample.len + taken.sample.len == before);
     HP_ASSERT(sum <= 255 * n + before);
   }
   err_clear();

@@ -134,11 +134,11 @@ create loss src/train/loss_twice.c <<'END'
 #include "train/losses.h"
 
 hp_tensor twice_losses(hp_graph *g, hp_tensor logits, hp_tensor labels) {
-  return hp_scale(g, pt_losses(g, logits, labels), 2);
+  return hp_scale(g, lm_token_losses(g, logits, labels), 2);
 }
 END
 add loss src/train/losses.def 'LOSS(pt,' <<'END'
-LOSS(twice, token_samples, twice_losses, NULL, NULL, "twice the loss of pt")
+LOSS(twice, DATASET_TEXTS, text_samples, twice_losses, NULL, NULL, "twice the loss of pt")
 END
 takes loss 2 0
 

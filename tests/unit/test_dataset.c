@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/str.h"
+#include "dataset/chat_template.h"
 #include "dataset/dataset.h"
 
 static char where[512];
@@ -57,9 +58,9 @@ static void write_data(void) {
 /* "a0|a1|..." with \n as it is */
 static void check_texts(const dataset *d, const char *want) {
   str s = {0};
-  for (size_t i = 0; i < d->text.len; i++) {
+  for (size_t i = 0; i < d->sample.len; i++) {
     if (i) str_add_char(&s, '|');
-    str_add_n(&s, d->text.at[i].at, d->text.at[i].len);
+    str_add_n(&s, d->sample.at[i].text.at, d->sample.at[i].text.len);
   }
   CHECK_STR(s.at ? s.at : "", want);
   str_free(&s);
@@ -243,7 +244,7 @@ TEST(each_kind_of_file_gives_its_texts) {
   }
   dataset d;
   CHECK_OK(read_as("nul.jsonl", "{\"text\":\"a\\u0000b\"}", 19, &d));
-  CHECK_EQ(d.text.at[0].len, 3);
+  CHECK_EQ(d.sample.at[0].text.len, 3);
   dataset_free(&d);
 }
 
@@ -313,7 +314,7 @@ TEST(responses_that_are_left_out_are_counted_and_told) {
   const char *said = said_of("a.json", alpaca, &guess);
   CHECK(strstr(said, "a.json: 2 of 5 samples have a response (column \"output\")"));
   CHECK(strstr(said, "trains on the text of \"instruction\" and \"input\" alone"));
-  CHECK(strstr(said, "stage sft, which is not built yet"));
+  CHECK(strstr(said, "write stage: sft"));
   said = said_of("b.jsonl", "{\"q\":\"x\",\"a\":[\"y\",\"z\"]}", &named);
   CHECK(strstr(said, "1 of 1 samples have a response (column \"a\")"));
   CHECK(strstr(said, "trains on the text of \"q\" alone"));
@@ -361,7 +362,7 @@ TEST(files_that_are_not_what_they_should_be_are_refused_with_their_place) {
       {"x.csv", "text,n\na\n", "record 1 has 1 fields, the heading has 2"},
       {"x.csv", "text\n\"a", "opening quote"},
       {"x.csv", "text\na\xff", "not UTF-8"},
-      {"x.parquet", "PAR1", "convert it to .jsonl"},
+      {"x.parquet", "PAR1", "convert it: python3"},
       {"x.bin", "a", "ends in .txt, .json, .jsonl or .csv"},
   };
   snprintf(where, sizeof where, "%s", test_dir());
@@ -408,14 +409,19 @@ TEST(entries_of_dataset_info_that_cannot_be_used_are_refused) {
 }
 
 TEST(templates_are_known_by_name) {
-  const char *eos;
-  CHECK_OK(dataset_template_eos("qwen", &eos));
-  CHECK_STR(eos, "<|im_end|>");
-  CHECK_OK(dataset_template_eos("llama3", &eos));
-  CHECK_STR(eos, "<|eot_id|>");
-  CHECK_OK(dataset_template_eos("llama2", &eos));
-  CHECK(!eos);
-  CHECK_FAILS(dataset_template_eos("lama3", &eos), "did you mean \"llama");
+  chat_template t;
+  CHECK_OK(chat_template_find("qwen", &t));
+  CHECK_STR(t.stop[0], "<|im_end|>");
+  CHECK(t.replaces_eos);
+  CHECK_OK(chat_template_find("llama2", &t));
+  CHECK(!t.replaces_eos);
+  CHECK_EQ(t.kind, CHAT_SYSTEM_IN_USER);
+  CHECK_STR(t.observation, t.user);
+  CHECK_OK(chat_template_find("empty", &t));
+  CHECK_STR(t.user, SLOT_CONTENT);
+  CHECK_STR(t.prefix, "");
+  CHECK_STR(t.thought[1], "\n</think>\n\n");
+  CHECK_FAILS(chat_template_find("lama3", &t), "did you mean \"llama");
 }
 
 TEST(running_out_of_memory_while_loading_is_a_failure_and_leaks_nothing) {

@@ -88,7 +88,9 @@ TEST(damaged_changes_are_refused) {
 static const char free_keys[] =
     /* as another setting or with the data; optim and engine by checks of their own */
     " model_name_or_path template dataset eval_dataset cutoff_len packing max_samples val_size"
-    " mix_strategy interleave_probs preprocessing_batch_size preprocessing_num_workers"
+    " neat_packing train_on_prompt mask_history tool_format default_system enable_thinking"
+    " preserve_thinking mix_strategy interleave_probs preprocessing_batch_size "
+    "preprocessing_num_workers"
     " train_sampling_strategy per_device_train_batch_size gradient_accumulation_steps"
     " num_train_epochs max_steps warmup_ratio bf16 optim engine strategy devices hyper_parallel"
     " deterministic average_tokens_across_devices"

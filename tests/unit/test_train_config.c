@@ -84,8 +84,11 @@ TEST(the_files_of_the_recorded_runs_are_read) {
   CHECK_EQ(c.is.schedule, SCHEDULE_COSINE);
   CHECK(!c.is.shuffle && c.plot_loss && c.is.resume == RESUME_NEVER && !c.is.tensorboard);
   train_config_free(&c);
-  CHECK_FAILS(train_config_load(sft, more, 1, false, &c),
-              "5:8: stage: stage sft is not built yet; only");
+  CHECK_OK(train_config_load(sft, more, 1, false, &c));
+  CHECK_EQ(c.stage, STAGE_sft);
+  CHECK(!c.is.packed);
+  CHECK_EQ(c.is.block, 160);
+  train_config_free(&c);
   CHECK_OK(train_config_load(sft, more, 4, false, &c));
   CHECK_EQ(c.max_steps, 7);
   CHECK(c.is.warmup == 0);
@@ -133,8 +136,8 @@ static const struct {
      "\"adamw_8bit\" is not known, or not built; expected adamw_torch, adamw_torch_fused or sgd"},
     {"optim: adamw_torc\n", "did you mean \"adamw_torch\""},
     {"rope_scaling: yarn\n", "rope_parameters"},
-    {"neat_packing: true\n", "belongs to stage sft"},
-    {"train_on_prompt: true\n", "belongs to stage sft"},
+    {"neat_packing: true\n", "neat_packing is for stage sft"},
+    {"train_on_prompt: true\n", "it is for stage sft"},
     {"streaming: true\n", "streaming: false"},
     {"push_to_hub: true\n", "push_to_hub: false"},
     {"lr_scheduler_type: cosin\n", "did you mean \"cosine\""},
@@ -304,16 +307,17 @@ TEST(all_errors_of_a_file_are_told_at_once) {
 
 TEST(of_stages_and_methods_only_those_that_are_built_are_expected) {
   CHECK_FAILS(parse_only("stage: ptt\nfinetuning_type: full\nmodel_name_or_path: m\ndataset: d\n"),
-              "run.yaml:1:8: stage: \"ptt\" is not known; expected pt (did you mean \"pt\"?)");
-  CHECK_FAILS(parse_only("stage: dpo\nfinetuning_type: full\nmodel_name_or_path: m\ndataset: d\n"),
-              "stage dpo is not built yet");
+              "run.yaml:1:8: stage: \"ptt\" is not known; expected pt, sft, rm, dpo or kto (did "
+              "you mean \"pt\"?)");
+  CHECK_FAILS(parse_only("stage: ppo\nfinetuning_type: full\nmodel_name_or_path: m\ndataset: d\n"),
+              "stage ppo is not built yet");
   CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: loro\nmodel_name_or_path: m\ndataset: d\n"),
               "\"loro\" is not known; expected full");
   CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: oft\nmodel_name_or_path: m\ndataset: d\n"),
               "finetuning_type oft is not built");
   str help = {0};
   train_config_print_help(&help);
-  CHECK(strstr(help.at, "one of pt [") && strstr(help.at, "one of full ["));
+  CHECK(strstr(help.at, "one of pt, sft, rm, dpo, kto [") && strstr(help.at, "one of full ["));
   CHECK(!strstr(help.at, "kto,") && !strstr(help.at, "!"));
   str_free(&help);
   tree_free(&source);
@@ -437,7 +441,7 @@ TEST(shares_and_rates_have_the_ranges_they_can_have) {
 }
 
 TEST(missing_keys_are_asked_for_with_what_to_write) {
-  CHECK_FAILS(parse_only("{}"), "stage is missing, and LlamaFactory's default, sft is not built");
+  CHECK_FAILS(parse_only("stage: ppo"), "stage ppo is not built");
   CHECK_FAILS(parse_only("stage: pt"), "lora (LlamaFactory's default) is not built; write "
                                        "finetuning_type: full");
   CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: full"), "model_name_or_path is missing");

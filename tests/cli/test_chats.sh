@@ -1,0 +1,186 @@
+#!/bin/sh
+# Conversations as samples: templates, formats of data, cutting, packing; and stage sft beside LlamaFactory.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+
+chats=$ROOT/tests/golden/chats
+export SOURCE_DATE_EPOCH=1721995200 # 26 July 2024, the date in tool prompts of Llama 3
+
+# samples DIR DATASET KEYS: the samples of a data set in DIR.
+samples() {
+  dir=$1
+  set_name=$2
+  shift 2
+  run tokenize --model "$chats" --dataset-dir "$dir" --dataset "$set_name" cutoff_len=1024 "$@"
+}
+
+it "the samples of LlamaFactory, for every template"
+n=0
+while read -r sum template stage dataset keys; do
+  [ "$sum" = "#" ] && continue
+  n=$((n + 1))
+  got=$("$HYPER" tokenize --model "$chats" --dataset-dir "$chats" --dataset "$dataset" --template "$template" stage="$stage" \
+    cutoff_len=1024 $keys 2>/dev/null | md5sum | cut -d' ' -f1)
+  [ "$got" = "$sum" ] || fail "other samples: $template $stage $dataset $keys"
+done < "$chats/digests.txt"
+[ "$n" -gt 600 ] || fail "only $n cases"
+
+it "what LlamaFactory cannot write is refused, with the record"
+samples "$chats" calls --template mistral
+exit_is 2
+err_has "calls.json: record 1: the function call:1:1"
+
+mkdir data
+cat > data/dataset_info.json <<'END'
+{"chat": {"file_name": "chat.json", "formatting": "sharegpt"},
+ "system": {"file_name": "chat.json", "formatting": "sharegpt", "columns": {"messages": "conversations", "system": "sistem"}},
+ "alpaca": {"file_name": "alpaca.jsonl"},
+ "table": {"file_name": "table.csv"},
+ "mixed": {"file_name": "mixed.jsonl", "formatting": "sharegpt"},
+ "images": {"file_name": "images.json", "formatting": "sharegpt", "columns": {"messages": "conversations", "images": "images"}},
+ "tools": {"file_name": "tools.json", "formatting": "sharegpt", "columns": {"messages": "conversations", "tools": "tools"}},
+ "tags": {"file_name": "chat.json", "formatting": "sharegpt", "tags": {"role_tag": "from"}},
+ "column": {"file_name": "chat.json", "formatting": "sharegpt", "columns": {"mesages": "conversations"}},
+ "format": {"file_name": "chat.json", "formatting": "sharegtp"},
+ "none": {"file_name": "none.json", "formatting": "sharegpt"},
+ "parquet": {"file_name": "x.parquet"}}
+END
+cat > data/chat.json <<'END'
+[{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]},
+ {"conversations": [{"from": "gpt", "value": "a"}, {"from": "human", "value": "b"}]},
+ {"conversations": [{"from": "human", "value": "a"}, {"from": "narrator", "value": "b"}]},
+ {"conversations": [{"from": "human", "value": "a"}]},
+ {"conversations": [{"from": "system", "value": "s"}, {"from": "human", "value": "a"}, {"from": "gpt", "value": ""}]}]
+END
+
+it "records that do not fit are left out, and told"
+samples data chat --template default
+exit_is 0
+[ "$(wc -l < out)" = 2 ] || fail "$(wc -l < out) samples, expected 2"
+err_has "3 of 5 records are left out; the first is record 2 of data/chat.json: its roles are out of order"
+err_has "an empty answer in 1 of the records"
+
+it "nothing is left"
+printf '[{"conversations": [{"from": "human", "value": "a"}]}]' > data/none.json
+samples data none --template default
+exit_is 2
+err_has "no record is left to train on"
+
+it "alpaca: jsonl and csv; a missing answer"
+printf '{"instruction": "a", "output": "b"}\n{"instruction": "c", "input": "d", "output": "e"}\n{"instruction": "f"}\n' > data/alpaca.jsonl
+printf 'instruction,input,output\na,,b\nc,d,e\n' > data/table.csv
+samples data alpaca --template default
+exit_is 0
+err_has "1 of 3 records are left out; the first is record 3 of data/alpaca.jsonl: it has no response"
+mv out alpaca.out
+samples data table --template default
+same_file alpaca.out out
+
+it "a path in place of a name: the format is found from the first record"
+for file in "$chats/chats.json" "$chats/alpaca.json" "$chats/openai.json"; do
+  samples none "$file" --template llama3
+  exit_is 0
+  mv out path.out
+  samples "$chats" "$(basename "$file" .json)" --template llama3
+  same_file path.out out
+done
+
+# refused DATASET SAYS KEYS
+refused() {
+  set_name=$1
+  says=$2
+  shift 2
+  samples data "$set_name" --template default "$@"
+  exit_is 2
+  err_has "$says"
+}
+it "bad data and bad keys are refused with their place"
+printf '{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}\n{"instruction": "a", "output": "b"}\n' > data/mixed.jsonl
+printf '[{"conversations": [{"from": "human", "value": "<image>a"}, {"from": "gpt", "value": "b"}], "images": ["x.png"]}]' > data/images.json
+printf '[{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}], "tools": "[{]"}]' > data/tools.json
+refused system 'no record has "sistem"'
+refused mixed 'data/mixed.jsonl:2'
+refused mixed 'there is no "conversations" in the record'
+refused images 'data/images.json:1'
+refused images 'images, video and audio are not built'
+refused tools 'data/tools.json: record 1: the tools:1:3'
+refused tags 'needs role_tag, content_tag, user_tag and assistant_tag'
+refused column 'mesages'
+refused format 'expected alpaca, sharegpt or openai'
+touch data/x.parquet
+refused parquet 'to_json'
+refused chat 'there is no template "lama3" (did you mean "llama3"?)' template=lama3
+refused chat 'there is no tool_format "qwem"' tool_format=qwem
+refused chat 'preference data' stage=dpo
+refused chat 'keep one of them' train_on_prompt=true mask_history=true
+refused chat 'template glm4, which learns its end token' template=glm4 train_on_prompt=true
+refused alpaca 'neat_packing is for stage sft' stage=pt neat_packing=true
+samples "$chats" pairs --template default
+exit_is 2
+err_has 'preference data is for stages rm and dpo'
+
+it "a template that does not fit the tokenizer"
+mkdir poor
+sed 's/<|eot_id|>/<|other|>/g' "$chats/tokenizer.json" > poor/tokenizer.json
+cp "$chats/tokenizer_config.json" poor/
+run tokenize --model poor --dataset-dir "$chats" --dataset chats --template llama3
+exit_is 2
+err_has 'template llama3 ends texts with <|eot_id|>, which is no token'
+run tokenize --model poor --dataset-dir "$chats" --dataset chats --template openchat-3.6
+exit_is 0
+err_has ', <|eot_id|>: written as pieces of text; is it the template of this model?'
+
+it "samples are cut, and those without a label are told"
+samples "$chats" chats --template default cutoff_len=3
+err_has 'samples are longer than cutoff_len 3 and are cut'
+samples "$chats" alpaca --template alpaca default_system="$(printf 'long %.0s' 1 2 3 4 5 6 7 8 9)" mask_history=true cutoff_len=12
+exit_is 0
+
+# job NAME TEMPLATE: a job of stage sft on conversations of the repository.
+it "stage sft trains: the same bits on one device and two, and after a resume"
+make_job job </dev/null
+sed -i 's/^stage: pt/stage: sft/; s@^dataset: .*@dataset: alpaca,chats@; s/^max_steps: .*/max_steps: 6/; s/^cutoff_len: .*/cutoff_len: 200/' job/job.yaml
+cp "$chats"/tokenizer* job/model/
+sed -i 's/"vocab_size": [0-9]*/"vocab_size": 600/' job/model/config.json
+printf 'dataset_dir: %s\ntemplate: qwen\n' "$chats" >> job/job.yaml
+run train job/job.yaml deterministic=layout output_dir=one save_steps=3
+exit_is 0
+run train job/job.yaml deterministic=layout output_dir=two strategy=dp=2 per_device_train_batch_size=2 global_batch_size=4
+exit_is 0
+same_file one/model.safetensors two/model.safetensors
+run train job/job.yaml deterministic=layout output_dir=three max_steps=6 save_steps=3 resume_from_checkpoint=one/checkpoint-3
+exit_is 0
+same_file one/model.safetensors three/model.safetensors
+
+it "packs whose samples do not see each other: on one device and several"
+for how in "strategy=cp=2" "strategy=tp=2" "strategy=pp=2" "memory_limit=90%"; do
+  [ -d neat ] || run train job/job.yaml deterministic=layout output_dir=neat neat_packing=true
+  run train job/job.yaml deterministic=layout output_dir=neat2 neat_packing=true overwrite_output_dir=true $how
+  exit_is 0
+  same_file neat/model.safetensors neat2/model.safetensors
+done
+
+it "other settings of the samples are other data for a resume"
+run train job/job.yaml output_dir=one save_steps=3 max_steps=7 mask_history=true
+exit_is 2
+err_has "mask_history"
+
+for job in sft-llama3 sft-qwen-shuffled; do
+  it "LlamaFactory's run $job, step by step"
+  need_data golden/llamafactory || continue
+  run_cmd sh -c 'cd "$1" && shift && exec "$@"' - "$data" "$HYPER" train $job/config.yaml output_dir="$WORK/$job" save_strategy=no plot_loss=false
+  exit_is 0
+  numbers_of $job/trainer_state.json > numbers
+  numbers_of "$data/$job/trainer_state.json" | grep -v "_runtime\|_per_second" > $job.numbers
+  follows $job.numbers
+done
+
+for golden in "$ROOT"/tests/golden/sft/*.txt; do
+  it "LlamaFactory's run $(basename "$golden" .txt), step by step"
+  need_data golden/llamafactory || continue
+  run_cmd sh -c 'cd "$1" && shift && exec "$@"' - "$data" "$HYPER" train sft-llama3/config.yaml threads=1 output_dir="$WORK/golden" \
+    overwrite_output_dir=true save_strategy=no plot_loss=false max_steps=12 $(sed -n 's/^# key //p' "$golden")
+  exit_is 0
+  numbers_of golden/trainer_state.json > numbers
+  follows "$golden"
+done
