@@ -3,6 +3,7 @@
 #include "train/losses.h"
 #include "train/settings.h"
 #include "train/train_deepspeed.h"
+#include "train/train_megatron.h"
 #include "train/train_mesh.h"
 #include "train/train_pipeline.h"
 #include "train/train_tiers.h"
@@ -490,13 +491,20 @@ static int key_of(const train_config *c, int key, int block_key) {
   return c->at[block_key] && !c->at[key] ? block_key : key;
 }
 
+/* The devices that are asked for; 0: none are. */
+static int64_t devices_given(const train_config *c) {
+  int key = key_of(c, KEY_devices, KEY_PARALLEL_devices);
+  if (!c->at[key]) return 0;
+  return key == KEY_devices ? c->devices : c->parallel.devices;
+}
+
 /* strategy and devices, which may stand in the file or in the block.  text: with the stages of the
  * pipeline: block. */
 static hp_status take_strategy(train_config *c, const char *given, const char *text) {
   int by = key_of(c, KEY_strategy, KEY_PARALLEL_strategy);
   int devices = key_of(c, KEY_devices, KEY_PARALLEL_devices);
-  int64_t n = devices == KEY_devices ? c->devices : c->parallel.devices;
-  if (!c->at[devices]) n = text ? 0 : 1;
+  int64_t n = devices_given(c);
+  if (!n) n = text ? 0 : 1;
   if (c->strategy && c->parallel.strategy && strcmp(c->strategy, c->parallel.strategy))
     HP_TRY(train_config_note(c, "strategy: %s, in place of %s (%s)", c->strategy,
                              c->parallel.strategy, tree_where(c->at[KEY_PARALLEL_strategy]).text));
@@ -504,15 +512,18 @@ static hp_status take_strategy(train_config *c, const char *given, const char *t
   char why[512];
   snprintf(why, sizeof why, "%s", err_message());
   err_clear();
-  const tree_node *at = c->at[given ? by : devices];
+  const tree_node *at = c->at[by];
+  if (!at) at = given ? train_megatron_at(c) : c->at[devices];
   TREE_FAIL(at ? at : c->parallel.pipeline, "%s", why);
 }
 
 static hp_status decide_strategy(train_config *c) {
   const char *given = c->strategy ? c->strategy : c->parallel.strategy, *text;
-  str with_stages = {0};
-  hp_status st = train_pipeline_strategy(c, given, &with_stages, &text);
+  str keys = {0}, with_stages = {0};
+  hp_status st = given ? HP_OK : train_megatron_strategy(c, devices_given(c), &keys, &given);
+  if (!st) st = train_pipeline_strategy(c, given, &with_stages, &text);
   if (!st) st = take_strategy(c, given, text);
+  str_free(&keys);
   str_free(&with_stages);
   return st;
 }
@@ -625,10 +636,12 @@ static hp_status decide_memory(train_config *c) {
 
 static hp_status decide_mesh(train_config *c) {
   HP_TRY(train_pipeline_read(c));
+  HP_TRY(train_megatron_schedule(c));
   if (!c->parallel.device_matrix) HP_TRY(decide_strategy(c));
   else
     c->is.strategy = (strategy){.dp = 1, .tp = 1, .tp_y = 1, .cp = 1, .ep = 1, .etp = 1, .pp = 1};
   HP_TRY(train_mesh_decide(c));
+  HP_TRY(train_megatron_check(c));
   return train_pipeline_check(c);
 }
 
@@ -658,12 +671,21 @@ static hp_status decide_compute(train_config *c) {
 /* A rule and the keys that it reads; -1 ends them. */
 typedef struct {
   hp_status (*check)(train_config *c);
-  int key[12];
+  int key[24];
 } rule;
 #define RULE(check, ...)                                                                           \
   {                                                                                                \
     check, { __VA_ARGS__, -1 }                                                                     \
   }
+
+/* Keys that form the strategy. */
+#define STRATEGY_KEYS                                                                              \
+  KEY_strategy, KEY_PARALLEL_strategy, KEY_devices, KEY_PARALLEL_devices,                          \
+      KEY_PARALLEL_device_matrix, KEY_PARALLEL_alias_name, KEY_PARALLEL_tensor_map,                \
+      KEY_tensor_model_parallel_size, KEY_pipeline_model_parallel_size, KEY_context_parallel_size, \
+      KEY_hyper_parallel_cp_size, KEY_expert_model_parallel_size, KEY_expert_tensor_parallel_size, \
+      KEY_sequence_parallel, KEY_use_distributed_optimizer,                                        \
+      KEY_virtual_pipeline_model_parallel_size, KEY_pp_schedule
 
 /* In an order in which what a rule decides is there for those after it. */
 static const rule rules[] = {
@@ -702,13 +724,9 @@ static const rule rules[] = {
     RULE(train_deepspeed_read, KEY_deepspeed),
     RULE(check_devices, KEY_devices, KEY_PARALLEL_devices),
     RULE(decide_memory, KEY_memory_limit, KEY_PARALLEL_memory_limit),
-    RULE(decide_mesh, KEY_strategy, KEY_PARALLEL_strategy, KEY_devices, KEY_PARALLEL_devices,
-         KEY_PARALLEL_device_matrix, KEY_PARALLEL_alias_name, KEY_PARALLEL_tensor_map,
-         KEY_PARALLEL_pipeline),
+    RULE(decide_mesh, STRATEGY_KEYS, KEY_PARALLEL_pipeline),
     RULE(train_batch_size_decide, KEY_per_device_train_batch_size, KEY_gradient_accumulation_steps,
-         KEY_global_batch_size, KEY_average_tokens_across_devices, KEY_strategy,
-         KEY_PARALLEL_strategy, KEY_devices, KEY_PARALLEL_devices, KEY_PARALLEL_device_matrix,
-         KEY_PARALLEL_alias_name, KEY_PARALLEL_tensor_map),
+         KEY_global_batch_size, KEY_average_tokens_across_devices, STRATEGY_KEYS),
     RULE(refuse_groups, KEY_PARALLEL_groups),
     RULE(refuse_plan, KEY_PARALLEL_plan),
     RULE(decide_bits, KEY_deterministic, KEY_PARALLEL_deterministic),

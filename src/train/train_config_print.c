@@ -95,7 +95,8 @@ static void print_wrapped(str *out, size_t indent, size_t column, const char *te
 
 static void print_key_help(const train_key *k, str *out) {
   enum { INDENT = 34 };
-  str_printf(out, "  %-30s  ", k->name);
+  if (strlen(k->name) > INDENT - 4) str_printf(out, "  %s\n%*s", k->name, INDENT, "");
+  else str_printf(out, "  %-30s  ", k->name);
   str help = {0};
   str_add(&help, k->help);
   int shown = 0;

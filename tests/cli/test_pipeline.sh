@@ -30,6 +30,9 @@ for schedule in gpipe 1f1b interleaved zb-h1 zb-2p zbv v-half v-min dualpipe-v; 
 done
 for stages in 2 6; do piped strategy=pp=$stages; done
 piped "hyper_parallel.pipeline={stages: 4, schedule: zb-h1}"
+piped pipeline_model_parallel_size=2 virtual_pipeline_model_parallel_size=3 # Megatron's keys
+run explain job/job.yaml pipeline pipeline_model_parallel_size=2 virtual_pipeline_model_parallel_size=3
+out_has "interleaved; 6 stages on 2 devices"
 
 it "so does a file of rows"
 {

@@ -93,7 +93,10 @@ static const char free_keys[] =
     "preprocessing_num_workers"
     " train_sampling_strategy per_device_train_batch_size gradient_accumulation_steps"
     " num_train_epochs max_steps warmup_ratio bf16 optim engine strategy devices hyper_parallel"
-    " deterministic average_tokens_across_devices"
+    " deterministic average_tokens_across_devices tensor_model_parallel_size"
+    " pipeline_model_parallel_size virtual_pipeline_model_parallel_size pp_schedule"
+    " context_parallel_size hyper_parallel_cp_size expert_model_parallel_size"
+    " expert_tensor_parallel_size sequence_parallel use_distributed_optimizer"
     /* the state of the checkpoint takes their place */
     " train_from_scratch do_train overwrite_output_dir resume_from_checkpoint resume_override"
     /* what is measured, written and told */

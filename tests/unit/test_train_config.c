@@ -185,7 +185,7 @@ static const struct {
     {"hyper_parallel: {memory_limit: x%}\n", "from 1% to 100%"},
     {"memory_limit: 50%\nhyper_parallel: {memory_limit: 51%}\n", "memory_limit"},
     {"host_limit: 50%\n", "expected a size"},
-    {"tensor_model_parallel_size: 2\n", "write strategy: dp=2"},
+    {"fsdp: full_shard\n", "write strategy: dp=2"},
     {"strategy: dp=2,pp=65\n", "pp=65; at most 64 are possible"},
     {"strategy: dp=0\n", "\"dp=0\" is no degree"},
     {"devices: 8\nstrategy: dp=2,tp=2\n", "is 4 devices, of 8"},

@@ -1,0 +1,153 @@
+/* Megatron's and LlamaFactory's parallel keys against the strategy that they mean. */
+#include "test.h"
+
+#include "base/yaml.h"
+#include "train/train_config.h"
+
+#define MINIMUM "model_name_or_path: m\nstage: pt\nfinetuning_type: full\ndataset: d\n"
+
+static tree source;
+
+static hp_status parse(const char *more, train_config *c) {
+  str s = {0};
+  str_printf(&s, MINIMUM "%s", more);
+  tree_free(&source);
+  hp_status st = yaml_parse(s.at, s.len, "run.yaml", &source);
+  if (!st) st = train_config_parse(source.root, c);
+  str_free(&s);
+  return st;
+}
+
+/* keys, and what says the same in our own words */
+static const struct {
+  const char *keys, *own;
+} same[] = {
+    {"tensor_model_parallel_size: 2\n", "strategy: tp=2\n"},
+    {"tensor_model_parallel_size: 2\nsequence_parallel: true\n", "strategy: tp=2,sp\n"},
+    {"tensor_model_parallel_size: 2\nsequence_parallel: false\n", "strategy: tp=2\n"},
+    {"context_parallel_size: 4\n", "strategy: cp=4\n"},
+    {"hyper_parallel_cp_size: 4\ncontext_parallel_size: 4\n", "strategy: cp=4:ring\n"},
+    {"expert_model_parallel_size: 2\n", "strategy: ep=2,dp=2\n"},
+    {"expert_model_parallel_size: 2\ntensor_model_parallel_size: 2\n",
+     "strategy: ep=2,tp=2,etp=2,dp=2\n"},
+    {"expert_model_parallel_size: 2\ntensor_model_parallel_size: 2\n"
+     "expert_tensor_parallel_size: 1\n",
+     "strategy: ep=2,tp=2\n"},
+    {"devices: 8\ntensor_model_parallel_size: 2\nuse_distributed_optimizer: true\n",
+     "strategy: dp=4,tp=2,zero=1\n"},
+    {"hyper_parallel: {devices: 16}\ntensor_model_parallel_size: 2\n"
+     "pipeline_model_parallel_size: 2\nhyper_parallel_cp_size: 2\n",
+     "strategy: dp=2,tp=2,pp=2,cp=2\n"},
+    {"pipeline_model_parallel_size: 4\n", "strategy: pp=4\n"},
+    {"pipeline_model_parallel_size: 1\n", ""},
+    {"pipeline_model_parallel_size: 2\nvirtual_pipeline_model_parallel_size: 1\n",
+     "strategy: pp=2\nhyper_parallel: {pipeline: {stages: 2}}\n"},
+    {"pipeline_model_parallel_size: 2\nvirtual_pipeline_model_parallel_size: 3\n",
+     "strategy: pp=2\nhyper_parallel: {pipeline: {stages: 6, schedule: interleaved}}\n"},
+    {"strategy: pp=2\nvirtual_pipeline_model_parallel_size: 2\npp_schedule: zbv\n",
+     "strategy: pp=2\nhyper_parallel: {pipeline: {stages: 4, schedule: zbv}}\n"},
+    {"strategy: pp=2\npp_schedule: GPipe\n",
+     "strategy: pp=2\nhyper_parallel: {pipeline: {schedule: gpipe}}\n"},
+    {"strategy: pp=2\npp_schedule: 1F1B\n",
+     "strategy: pp=2\nhyper_parallel: {pipeline: {schedule: 1f1b}}\n"},
+    {"strategy: pp=2\npp_schedule: Interleaved1F1B\n",
+     "strategy: pp=2\nhyper_parallel: {pipeline: {schedule: interleaved}}\n"},
+    {"strategy: pp=2\npp_schedule: ZBVZeroBubble\n",
+     "strategy: pp=2\nhyper_parallel: {pipeline: {schedule: zbv}}\n"},
+    {"strategy: pp=2\npp_schedule: DualPipeV\n",
+     "strategy: pp=2\nhyper_parallel: {pipeline: {schedule: dualpipe-v}}\n"},
+    {"devices: 8\ntensor_model_parallel_size: 2\nhyper_parallel: {pipeline: {stages: 2}}\n",
+     "strategy: dp=2,tp=2,pp=2\nhyper_parallel: {pipeline: {stages: 2}}\n"},
+    {"strategy: dp=2,zero=3\nuse_distributed_optimizer: true\n", "strategy: dp=2,zero=3\n"},
+    {"devices: 2\nuse_distributed_optimizer: false\n", "strategy: dp=2\n"},
+};
+
+static void check_same(const char *keys, const char *own) {
+  train_config a, b;
+  CHECK_OK(parse(own, &b));
+  CHECK_OK(parse(keys, &a));
+  bool strategies = !memcmp(&a.is.strategy, &b.is.strategy, sizeof a.is.strategy);
+  bool schedules = !a.is.pipe_schedule == !b.is.pipe_schedule &&
+                   (!a.is.pipe_schedule || !strcmp(a.is.pipe_schedule, b.is.pipe_schedule));
+  if (!strategies || !schedules || a.is.pipe_stages != b.is.pipe_stages)
+    test_fail(__FILE__, __LINE__, "%s is not %s", keys, own);
+  train_config_free(&a);
+  train_config_free(&b);
+}
+
+TEST(megatron_keys_form_the_strategy) {
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++) check_same(same[i].keys, same[i].own);
+  tree_free(&source);
+}
+
+static const struct {
+  const char *more, *says;
+} refused[] = {
+    {"strategy: tp=4\ntensor_model_parallel_size: 2\n",
+     "run.yaml:6:29: tensor_model_parallel_size: 2 contradicts run.yaml:5:11: strategy"},
+    {"hyper_parallel: {strategy: tp=4}\ntensor_model_parallel_size: 1\n",
+     "1 contradicts run.yaml:5:28: hyper_parallel.strategy"},
+    {"strategy: dp=2\npipeline_model_parallel_size: 2\n", "2 contradicts run.yaml:5:11: strategy"},
+    {"strategy: dp=2\ncontext_parallel_size: 2\n", "2 contradicts run.yaml:5:11: strategy"},
+    {"strategy: dp=2\nexpert_model_parallel_size: 2\n", "2 contradicts run.yaml:5:11: strategy"},
+    {"context_parallel_size: 2\nhyper_parallel_cp_size: 4\n",
+     "run.yaml:6:25: hyper_parallel_cp_size: 4 contradicts run.yaml:5:24: context_parallel_size"},
+    {"strategy: tp=2\nsequence_parallel: true\n",
+     "run.yaml:6:20: sequence_parallel: true contradicts run.yaml:5:11: strategy"},
+    {"strategy: tp=2,sp\nsequence_parallel: false\n", "false contradicts run.yaml:5:11: strategy"},
+    {"strategy: dp=2\nuse_distributed_optimizer: true\n", "true contradicts run.yaml:5:11"},
+    {"strategy: dp=2,zero=2\nuse_distributed_optimizer: false\n",
+     "false contradicts run.yaml:5:11"},
+    {"devices: 2\ndeepspeed: {zero_optimization: {stage: 2}}\nuse_distributed_optimizer: false\n",
+     "false contradicts run.yaml:6:40: deepspeed.zero_optimization.stage"},
+    {"hyper_parallel: {device_matrix: [2], alias_name: [a]}\ntensor_model_parallel_size: 2\n",
+     "2 contradicts run.yaml:5:33: hyper_parallel.device_matrix"},
+    {"devices: 6\ntensor_model_parallel_size: 4\n",
+     "run.yaml:5:10: devices: 6 devices are no multiple of 4: tensor parallel 4 x pipeline 1 x "
+     "context 1 (run.yaml:6:29"},
+    {"pp_schedule: zbv\n", "a schedule without a pipeline; write pipeline_model_parallel_size: 2"},
+    {"strategy: pp=2\npp_schedule: zbv\nhyper_parallel: {pipeline: {schedule: gpipe}}\n",
+     "\"zbv\" contradicts \"gpipe\" (run.yaml:7:39"},
+    {"virtual_pipeline_model_parallel_size: 2\n", "2 stages a device without a pipeline"},
+    {"strategy: pp=2\nvirtual_pipeline_model_parallel_size: 2\n"
+     "hyper_parallel: {pipeline: {stages: 6}}\n",
+     "2 x pp=2 are 4 stages, which contradicts 6 (run.yaml:7:37"},
+    {"pipeline_model_parallel_size: 65\n", "out of range; expected a whole number from 1 to 64"},
+    {"tensor_model_parallel_size: 0\n", "out of range"},
+    {"tensor_model_parallel_size: 1048576\ncontext_parallel_size: 2\n",
+     "run.yaml:5:29: tensor_model_parallel_size: strategy \"tp=1048576,cp=2\": more than"},
+    {"expert_tensor_parallel_size: x\n", "expected an integer"},
+    {"sequence_parallel: 3\n", "sequence_parallel"},
+};
+
+TEST(megatron_keys_that_contradict_are_refused_with_both_lines) {
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+    train_config c;
+    hp_status st = parse(refused[i].more, &c);
+    if (!st || !strstr(err_message(), refused[i].says))
+      test_fail(__FILE__, __LINE__, "%s gives\n  \"%s\", want \"%s\" in it", refused[i].more,
+                st ? err_message() : "no failure", refused[i].says);
+    if (!st) train_config_free(&c);
+    err_clear();
+  }
+  tree_free(&source);
+}
+
+TEST(megatron_keys_are_printed_and_read_back) {
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+    train_config a, b;
+    str text = {0};
+    tree t;
+    CHECK_OK(parse(same[i].keys, &a));
+    train_config_print(&a, &text);
+    CHECK_OK(yaml_parse(text.at, text.len, "printed.yaml", &t));
+    CHECK_OK(train_config_parse(t.root, &b));
+    CHECK(!memcmp(&a.is.strategy, &b.is.strategy, sizeof a.is.strategy));
+    CHECK_EQ(a.is.pipe_stages, b.is.pipe_stages);
+    train_config_free(&a);
+    train_config_free(&b);
+    tree_free(&t);
+    str_free(&text);
+  }
+  tree_free(&source);
+}
