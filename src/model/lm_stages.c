@@ -99,17 +99,47 @@ static hp_status declare(hp_device *d, const model_param *p) {
   return HP_OK;
 }
 
-hp_status lm_place(lm *m, hp_device *d) {
-  int stages = hp_device_stages(d);
-  if (stages == 1) return HP_OK;
+/* By hand: layers of each stage. */
+static hp_status take_stages(const lm *m, int stages, const int64_t *cut, int n,
+                             uint16_t *stage_of) {
+  int64_t sum = 0;
+  if (n != stages)
+    HP_FAIL(HP_ERR_LAYOUT, "has %d numbers, and the pipeline has %d stages; expected one for each",
+            n, stages);
+  for (int s = 0; s < stages; s++) {
+    if (cut[s] < 0 || cut[s] > m->c.layers)
+      HP_FAIL(HP_ERR_LAYOUT, "%lld layers on stage %d, and the model has %lld", (long long)cut[s],
+              s, (long long)m->c.layers);
+    if (!cut[s] && s && s + 1 < stages)
+      HP_FAIL(HP_ERR_LAYOUT,
+              "no layer on stage %d; only the first stage, which has the embedding, and the last, "
+              "which has the head, may have none",
+              s);
+    sum += cut[s];
+  }
+  if (sum != m->c.layers)
+    HP_FAIL(HP_ERR_LAYOUT, "adds up to %lld layers, and the model has %lld", (long long)sum,
+            (long long)m->c.layers);
+  for (int s = 0; s < stages; s++)
+    for (int64_t l = 0; l < cut[s]; l++) *stage_of++ = (uint16_t)s;
+  return HP_OK;
+}
+
+static hp_status share_out(const lm *m, int stages, uint16_t *stage_of) {
   if (stages > m->c.layers)
     HP_FAIL(HP_ERR_LAYOUT,
             "%d stages of a pipeline, and the model has %lld layers; expected a layer or more for "
             "each stage",
             stages, (long long)m->c.layers);
+  return find_stages(m, stages, stage_of);
+}
+
+hp_status lm_place(lm *m, hp_device *d, const int64_t *cut, int n) {
+  int stages = hp_device_stages(d);
+  if (stages == 1) return HP_OK;
   uint16_t *stage_of = mem_calloc((size_t)m->c.layers, sizeof *stage_of);
   HP_TRY_MEM(stage_of);
-  hp_status st = find_stages(m, stages, stage_of);
+  hp_status st = cut ? take_stages(m, stages, cut, n, stage_of) : share_out(m, stages, stage_of);
   if (!st) st = lm_set_stages(m, stages, stage_of);
   for (size_t i = 0; !st && i < m->params.len; i++) st = declare(d, &m->params.at[i]);
   mem_free(stage_of);

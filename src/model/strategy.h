@@ -24,6 +24,8 @@ typedef struct strategy {
   int zero; /* 0 to 3: sharded over dp and cp: nothing, optimizer state (1 and 2), also params (3)
              */
   int64_t zero_dp; /* over this many of the dp devices, with replicas on the others; 0: over all */
+  const int64_t *cut; /* [cuts] layers of each stage of the pipeline; NULL: by their work */
+  int cuts;
 } strategy;
 
 /* `devices`: 0 = as many as the strategy needs; text NULL: all of them are dp.  ep x etp enlarge

@@ -276,7 +276,7 @@ hp_status strategy_apply(const strategy *s, lm *m, hp_device *d) {
   applying a = {.s = s, .m = m, .d = d};
   a.axes = strategy_axes(s, a.axis);
   strategy_tell_idle(s, m);
-  HP_TRY(lm_place(m, d));
+  HP_TRY(lm_place(m, d, s->cut, s->cuts));
   if (!a.axes) return HP_OK;
   for (size_t i = 0; i < m->params.len; i++) HP_TRY(declare_param(&a, &m->params.at[i]));
   HP_TRY(declare_all(&a, inputs));

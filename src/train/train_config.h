@@ -170,6 +170,7 @@ typedef struct {
     struct strategy strategy;
     const char *pipe_schedule; /* of a pipeline: a name, or a file of rows */
     int64_t pipe_stages;       /* of a pipeline; 0: as many as the schedule has */
+    const int64_t *pipe_cut;   /* [pipe_stages] layers of each; NULL: cut by their work */
     char mesh[320];            /* the user's own mesh, as text; "" = none */
     bool no_partial_sums;      /* deterministic: layout */
     const char *engine;

@@ -140,7 +140,7 @@ static hp_status check_virtual(train_config *c) {
   if (c->is.pipe_stages && c->is.pipe_stages != stages)
     TREE_FAIL(at, "%lld x pp=%lld are %lld stages, which contradicts %lld (%s)", (long long)chunks,
               (long long)c->is.strategy.pp, (long long)stages, (long long)c->is.pipe_stages,
-              tree_where(tree_get(c->parallel.pipeline, "stages")).text);
+              tree_where(c->parallel.pipeline).text);
   c->is.pipe_stages = stages;
   if (chunks > 1 && !c->is.pipe_schedule) c->is.pipe_schedule = "interleaved";
   return HP_OK;

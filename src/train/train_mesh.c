@@ -261,7 +261,10 @@ static hp_status declare_entries(const tree_node *layouts, bool patterns, hp_dev
 
 hp_status train_mesh_apply(const train_config *c, lm *m, hp_device *d) {
   const tree_node *layouts = c->parallel.tensor_map;
-  if (!*c->is.mesh) return strategy_apply(&c->is.strategy, m, d);
+  if (!*c->is.mesh) {
+    hp_status st = strategy_apply(&c->is.strategy, m, d);
+    return st == HP_ERR_LAYOUT && c->is.pipe_cut ? at(tree_get(c->parallel.pipeline, "cut")) : st;
+  }
   if (!layouts) return HP_OK;
   for (uint32_t i = 0; i < layouts->len; i++)
     for (uint32_t k = 0; k < i; k++) HP_TRY(check_pair(m, layouts->child[k], layouts->child[i]));

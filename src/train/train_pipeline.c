@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { ROWS_MAX = 1 << 26 }; /* bytes of a file of rows */
+enum { ROWS_MAX = 1 << 26 /* bytes of a file of rows */, STAGES_MAX = 4096 };
 
 static hp_status read_microbatches(train_config *c, const tree_node *pipe) {
   int64_t n = 0;
@@ -24,15 +24,39 @@ static hp_status read_microbatches(train_config *c, const tree_node *pipe) {
   return HP_OK;
 }
 
+/* [10, 12, 10]: as many stages. */
+static hp_status read_cut(train_config *c, const tree_node *pipe) {
+  const tree_node *list = tree_get(pipe, "cut"), *stages = tree_get(pipe, "stages");
+  if (!list) return HP_OK;
+  HP_TRY(tree_expect(list, TREE_LIST));
+  int64_t *cut = arena_alloc(&c->mem, list->len + 1, sizeof *cut);
+  HP_TRY_MEM(cut);
+  if (list->len < 2 || list->len > STAGES_MAX)
+    TREE_FAIL(list, "%u stages; expected 2 to %d, the layers of each: [10, 12, 10]", list->len,
+              STAGES_MAX);
+  for (uint32_t i = 0; i < list->len; i++) {
+    HP_TRY(tree_as_int(list->child[i], &cut[i]));
+    if (cut[i] < 0) TREE_FAIL(list->child[i], "%lld layers; expected 0 or more", (long long)cut[i]);
+  }
+  if (stages && c->is.pipe_stages != list->len)
+    TREE_FAIL(list, "%u stages, which contradicts %lld (%s)", list->len,
+              (long long)c->is.pipe_stages, tree_where(stages).text);
+  c->is.pipe_stages = list->len;
+  c->is.pipe_cut = cut;
+  return HP_OK;
+}
+
 hp_status train_pipeline_read(train_config *c) {
-  static const char *const known[] = {"stages", "schedule", "microbatches"};
+  static const char *const known[] = {"stages", "schedule", "microbatches", "cut"};
   const tree_node *pipe = c->parallel.pipeline;
   if (!pipe) return HP_OK;
   HP_TRY(tree_expect(pipe, TREE_MAP));
-  HP_TRY(tree_check_keys(pipe, known, 3));
+  HP_TRY(tree_check_keys(pipe, known, 4));
   HP_TRY(tree_opt_int(pipe, "stages", 0, &c->is.pipe_stages));
-  if (tree_get(pipe, "stages") && (c->is.pipe_stages < 1 || c->is.pipe_stages > 4096))
-    TREE_FAIL(tree_get(pipe, "stages"), "%lld; expected 1 to 4096", (long long)c->is.pipe_stages);
+  if (tree_get(pipe, "stages") && (c->is.pipe_stages < 1 || c->is.pipe_stages > STAGES_MAX))
+    TREE_FAIL(tree_get(pipe, "stages"), "%lld; expected 1 to %d", (long long)c->is.pipe_stages,
+              STAGES_MAX);
+  HP_TRY(read_cut(c, pipe));
   if (tree_get(pipe, "schedule"))
     HP_TRY(tree_as_string(tree_get(pipe, "schedule"), &c->is.pipe_schedule));
   return read_microbatches(c, pipe);
@@ -48,14 +72,21 @@ hp_status train_pipeline_strategy(const train_config *c, const char *base, str *
   return str_status(text);
 }
 
-hp_status train_pipeline_check(const train_config *c) {
+hp_status train_pipeline_check(train_config *c) {
   const tree_node *pipe = c->parallel.pipeline;
+  const tree_node *stages = pipe ? tree_get(pipe, "stages") : NULL;
   const tree_node *named = pipe ? tree_get(pipe, "schedule") : NULL;
   if (named && c->is.strategy.pp == 1 && c->is.pipe_stages != 1)
     TREE_FAIL(named, "a schedule without a pipeline; write strategy: pp=2, or stages: 2");
   if (c->is.pipe_stages > 1 && c->is.pipe_stages % c->is.strategy.pp)
-    TREE_FAIL(tree_get(pipe, "stages"), "%lld stages on pp=%lld; expected a multiple of it",
-              (long long)c->is.pipe_stages, (long long)c->is.strategy.pp);
+    TREE_FAIL(stages ? stages : tree_get(pipe, "cut"),
+              "%lld stages on pp=%lld; expected a multiple of it", (long long)c->is.pipe_stages,
+              (long long)c->is.strategy.pp);
+  if (c->is.pipe_cut && c->is.strategy.pp == 1)
+    TREE_FAIL(tree_get(pipe, "cut"), "a cut without a pipeline; write strategy: pp=%lld",
+              (long long)c->is.pipe_stages);
+  c->is.strategy.cut = c->is.pipe_cut;
+  c->is.strategy.cuts = c->is.pipe_cut ? (int)c->is.pipe_stages : 0;
   return HP_OK;
 }
 

@@ -34,6 +34,20 @@ piped pipeline_model_parallel_size=2 virtual_pipeline_model_parallel_size=3 # Me
 run explain job/job.yaml pipeline pipeline_model_parallel_size=2 virtual_pipeline_model_parallel_size=3
 out_has "interleaved; 6 stages on 2 devices"
 
+it "layers are cut by hand"
+piped "hyper_parallel.pipeline={cut: [1, 4, 1]}"
+piped "hyper_parallel.pipeline={cut: [0, 3, 3, 0]}" # the embedding alone, and the head alone
+piped strategy=pp=2 "hyper_parallel.pipeline={cut: [1, 2, 2, 1], schedule: zbv}"
+cut_refused() { # CUT MESSAGE
+  run train job/job.yaml output_dir=nowhere "hyper_parallel.pipeline={cut: $1}"
+  refused "argument 2: hyper_parallel.pipeline.cut: $2"
+}
+cut_refused "[3, 4]" "adds up to 7 layers, and the model has 6"
+cut_refused "[3, 2]" "adds up to 5 layers, and the model has 6"
+cut_refused "[3, 0, 3]" "no layer on stage 1; only the first stage"
+cut_refused "[9, 0]" "9 layers on stage 0, and the model has 6"
+cut_refused "[1, 1, 1, 1, 1, 1, 1]" "adds up to 7 layers"
+
 it "so does a file of rows"
 {
   echo "placement 0 1"

@@ -111,7 +111,7 @@ static const struct {
     {"virtual_pipeline_model_parallel_size: 2\n", "2 stages a device without a pipeline"},
     {"strategy: pp=2\nvirtual_pipeline_model_parallel_size: 2\n"
      "hyper_parallel: {pipeline: {stages: 6}}\n",
-     "2 x pp=2 are 4 stages, which contradicts 6 (run.yaml:7:37"},
+     "2 x pp=2 are 4 stages, which contradicts 6 (run.yaml:7:28"},
     {"pipeline_model_parallel_size: 65\n", "out of range; expected a whole number from 1 to 64"},
     {"tensor_model_parallel_size: 0\n", "out of range"},
     {"tensor_model_parallel_size: 1048576\ncontext_parallel_size: 2\n",
