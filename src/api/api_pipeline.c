@@ -154,6 +154,7 @@ typedef struct {
   VEC(pipeline_crossing) crossing;
   VEC(transfer_row) row;
   pipeline_plan plan;
+  uint64_t *bytes; /* [2][meshes] of a device: planned, and of named tensors */
 } pipeline_link;
 
 /* The actions of a piece on all meshes, in *out. */
@@ -244,7 +245,8 @@ static hp_status begin_link(const step *s, pipeline_link *l) {
   l->lowered = mem_calloc(pieces * meshes, sizeof *l->lowered);
   l->mesh = mem_calloc(meshes, sizeof *l->mesh);
   l->piece_of = mem_calloc(s->rows.run.len + 1, sizeof *l->piece_of);
-  HP_TRY_MEM(l->lowered && l->mesh && l->piece_of);
+  l->bytes = mem_calloc(meshes, 2 * sizeof *l->bytes);
+  HP_TRY_MEM(l->lowered && l->mesh && l->piece_of && l->bytes);
   l->in.update = PROG_NONE;
   HP_TRY(read_runs(l));
   HP_TRY(list_pieces(l));
@@ -271,6 +273,7 @@ static void end_link(pipeline_link *l) {
   mem_free(l->lowered);
   mem_free(l->mesh);
   mem_free(l->piece_of);
+  mem_free(l->bytes);
 }
 
 /* --- the program of a mesh -------------------------------------------------------------------- */
@@ -459,10 +462,23 @@ static hp_status explain_mesh(const pipeline_link *l, int on, const char *what, 
   return st;
 }
 
+static hp_status tell_pipeline(const pipeline_link *l, const char *what, str *text) {
+  pipeline_told told = {.schedule = l->d->pipeline,
+                        .planned_bytes = l->bytes,
+                        .state_bytes = l->bytes + l->d->meshes};
+  hp_status st = HP_OK;
+  for (int i = 0; !st && i < l->d->meshes; i++)
+    st = pipeline_state_bytes(&l->in, i, &l->bytes[l->d->meshes + i]);
+  if (!st) st = pipeline_blocks_find(&l->in, &told.blocks);
+  if (!st) st = explain_pipeline(&l->plan, &told, what, text);
+  vec_free(&told.blocks);
+  return st;
+}
+
 /* Text of all meshes, under a line for each; JSON and pictures of the one with the fullest device,
  * whose numbers the summary has. */
 static hp_status explain_meshes(const pipeline_link *l, int fullest, const char *what, str *text) {
-  if (!strncmp(what, "pipeline", 8)) return explain_pipeline(&l->plan, l->d->pipeline, what, text);
+  if (!strncmp(what, "pipeline", 8)) return tell_pipeline(l, what, text);
   if (strchr(what, '.')) return explain_mesh(l, fullest, what, text);
   for (int i = 0, told = 0; i < l->d->meshes; i++) {
     if (!l->plan.mesh[i].row.len) continue;
@@ -493,6 +509,7 @@ static hp_status plan_meshes(const pipeline_link *l, double start, int *fullest,
     if (!l->plan.mesh[i].row.len) continue;
     hp_status own = plan_mesh(l, i, start, &one);
     if (own && own != HP_ERR_OOM) return own;
+    l->bytes[i] = one.memory.planned_bytes;
     bool fuller = one.memory.planned_bytes > most || (own && !st);
     if (fuller) most = one.memory.planned_bytes, *fullest = i;
     if (!own && !st) add_stats(&one, !planned++, sum);
@@ -509,7 +526,8 @@ hp_status api_pipeline_plan(const step *s, hp_program_stats *out, const char *wh
   double start = time_now_s();
   int fullest = 0;
   hp_status st = begin_link(s, &l);
-  if (!st) st = plan_meshes(&l, start, &fullest, &sum);
+  bool alone = what && !strcmp(what, "pipeline.costs.json"); /* of stages, without a memory plan */
+  if (!st && !alone) st = plan_meshes(&l, start, &fullest, &sum);
   if (!st && what) st = explain_meshes(&l, fullest, what, text);
   if (st == HP_ERR_OOM) out->memory = sum.memory;
   if (!st) {

@@ -22,10 +22,17 @@ static void add_seconds(str *out, double s) {
   str_free(&cell);
 }
 
-static void print_devices(const pipeline_plan *p, str *out) {
-  str_add(
-      out,
-      "\ndevice  stages        busy        idle     warm-up   imbalance   transfers  in flight\n");
+static void add_bytes(str *out, uint64_t bytes) {
+  str cell = {0};
+  units_add_bytes(&cell, (double)bytes);
+  str_printf(out, "  %10s", cell.at ? cell.at : "");
+  out->failed |= cell.failed;
+  str_free(&cell);
+}
+
+static void print_devices(const pipeline_plan *p, const pipeline_told *told, str *out) {
+  str_add(out, "\ndevice  stages        busy        idle     warm-up   imbalance   transfers  "
+               "in flight      memory\n");
   for (uint32_t d = 0; d < p->rows.devices; d++) {
     const pipe_device *x = &p->times.device[d];
     str stages = {0};
@@ -35,14 +42,22 @@ static void print_devices(const pipeline_plan *p, str *out) {
     str_free(&stages);
     const double cells[] = {x->busy_s, x->idle_s, x->warmup_s, x->imbalance_s, x->transfer_s};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) add_seconds(out, cells[i]);
-    str_printf(out, "  %9u\n", x->peak_in_flight);
+    str_printf(out, "  %9u", x->peak_in_flight);
+    add_bytes(out, told->planned_bytes[d]);
+    str_add_char(out, '\n');
   }
 }
 
-static void print_stages(const pipeline_plan *p, str *out) {
-  str_add(out, "\nstage     forward    backward     weights      update  to the next\n");
+static int count_layers(const block_costs *blocks, uint32_t stage) {
+  int n = 0;
+  for (size_t i = 0; i < blocks->len; i++) n += blocks->at[i].stage == stage && blocks->at[i].block;
+  return n;
+}
+
+static void print_stages(const pipeline_plan *p, const pipeline_told *told, str *out) {
+  str_add(out, "\nstage  layers     forward    backward     weights      update  to the next\n");
   for (uint32_t s = 0; s < p->rows.stages; s++) {
-    str_printf(out, "%5u", s);
+    str_printf(out, "%5u  %6d", s, count_layers(&told->blocks, s));
     const double cells[] = {p->forward_s[s], p->backward_s[s], p->weights_s[s], p->update_s[s],
                             p->transfer_s[s]};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) add_seconds(out, cells[i]);
@@ -50,17 +65,17 @@ static void print_stages(const pipeline_plan *p, str *out) {
   }
 }
 
-static hp_status print_text(const pipeline_plan *p, const char *schedule, str *out) {
+static hp_status print_text(const pipeline_plan *p, const pipeline_told *told, str *out) {
   str_printf(out, "schedule       %s; %u stages on %u devices of the pipeline, %u micro-batches\n",
-             name_of(p, schedule), p->rows.stages, p->rows.devices, p->rows.microbatches);
+             name_of(p, told->schedule), p->rows.stages, p->rows.devices, p->rows.microbatches);
   str_add(out, "step           predicted ");
   units_add_seconds(out, p->times.step_s);
   str_add(out, ", with the update ");
   units_add_seconds(out, pipeline_plan_seconds(p));
   str_printf(out, "; before it devices are idle %.1f %% (%.1f %% between steps)\n",
              100 * p->times.bubble, 100 * p->times.steady_bubble);
-  print_devices(p, out);
-  print_stages(p, out);
+  print_devices(p, told, out);
+  print_stages(p, told, out);
   str_add(out, "\nrows of each device, `stage action microbatch`:\n");
   pipe_rows_print(&p->rows, out);
   return str_status(out);
@@ -68,7 +83,8 @@ static hp_status print_text(const pipeline_plan *p, const char *schedule, str *o
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
-static void put_device(const pipeline_plan *p, uint32_t d, json_writer *w) {
+static void put_device(const pipeline_plan *p, const pipeline_told *told, uint32_t d,
+                       json_writer *w) {
   const pipe_device *x = &p->times.device[d];
   json_open_map(w);
   json_put_key(w, "stages");
@@ -82,6 +98,19 @@ static void put_device(const pipeline_plan *p, uint32_t d, json_writer *w) {
   json_key_double(w, "imbalance_s", x->imbalance_s);
   json_key_double(w, "transfer_s", x->transfer_s);
   json_key_int(w, "in_flight", x->peak_in_flight);
+  json_key_int(w, "planned_bytes", (int64_t)told->planned_bytes[d]);
+  json_key_int(w, "state_bytes", (int64_t)told->state_bytes[d]);
+  json_close(w);
+}
+
+static void put_block(const block_cost *b, json_writer *w) {
+  json_open_map(w);
+  json_key_int(w, "stage", b->stage);
+  json_key_int(w, "block", b->block);
+  json_key_double(w, "forward_s", b->forward_s);
+  json_key_double(w, "backward_s", b->backward_s);
+  json_key_int(w, "param_bytes", (int64_t)b->param_bytes);
+  json_key_int(w, "stored_bytes", (int64_t)b->stored_bytes);
   json_close(w);
 }
 
@@ -109,10 +138,10 @@ static void put_rows(const pipeline_plan *p, uint32_t d, json_writer *w) {
   }
 }
 
-static hp_status print_json(const pipeline_plan *p, const char *schedule, str *out) {
+static hp_status print_json(const pipeline_plan *p, const pipeline_told *told, str *out) {
   json_writer w = {.out = out};
   json_open_map(&w);
-  json_key_string(&w, "schedule", name_of(p, schedule));
+  json_key_string(&w, "schedule", name_of(p, told->schedule));
   json_key_int(&w, "microbatches", p->rows.microbatches);
   json_key_double(&w, "step_s", pipeline_plan_seconds(p));
   json_key_double(&w, "rows_s", p->times.step_s);
@@ -120,11 +149,15 @@ static hp_status print_json(const pipeline_plan *p, const char *schedule, str *o
   json_key_double(&w, "steady_bubble", p->times.steady_bubble);
   json_put_key(&w, "devices");
   json_open_list(&w);
-  for (uint32_t d = 0; d < p->rows.devices; d++) put_device(p, d, &w);
+  for (uint32_t d = 0; d < p->rows.devices; d++) put_device(p, told, d, &w);
   json_close(&w);
   json_put_key(&w, "stages");
   json_open_list(&w);
   for (uint32_t s = 0; s < p->rows.stages; s++) put_stage(p, s, &w);
+  json_close(&w);
+  json_put_key(&w, "blocks");
+  json_open_list(&w);
+  for (size_t i = 0; i < told->blocks.len; i++) put_block(&told->blocks.at[i], &w);
   json_close(&w);
   json_put_key(&w, "rows");
   json_open_list(&w);
@@ -153,10 +186,10 @@ static void draw_row(const pipeline_plan *p, uint32_t i, double y, str *out) {
   if (w >= 30) svg_text(out, x + w / 2, y + 15, SVG_MIDDLE, false, w, number);
 }
 
-static hp_status draw(const pipeline_plan *p, const char *schedule, str *out) {
+static hp_status draw(const pipeline_plan *p, const pipeline_told *told, str *out) {
   str title = {0};
   svg_begin(out, WIDTH, TOP + STEP * p->rows.devices + 10, false);
-  str_printf(&title, "%s: predicted ", name_of(p, schedule));
+  str_printf(&title, "%s: predicted ", name_of(p, told->schedule));
   units_add_seconds(&title, p->times.step_s);
   str_printf(&title, ", idle %.1f %%; forward pale, backward dark, coloured by micro-batch",
              100 * p->times.bubble);
@@ -174,9 +207,9 @@ static hp_status draw(const pipeline_plan *p, const char *schedule, str *out) {
   return str_status(out);
 }
 
-hp_status explain_pipeline(const pipeline_plan *p, const char *schedule, const char *what,
+hp_status explain_pipeline(const pipeline_plan *p, const pipeline_told *told, const char *what,
                            str *out) {
-  if (!strcmp(what, "pipeline.json")) return print_json(p, schedule, out);
-  if (!strcmp(what, "pipeline.svg")) return draw(p, schedule, out);
-  return print_text(p, schedule, out);
+  if (strstr(what, ".json")) return print_json(p, told, out);
+  if (!strcmp(what, "pipeline.svg")) return draw(p, told, out);
+  return print_text(p, told, out);
 }

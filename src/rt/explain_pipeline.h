@@ -2,11 +2,18 @@
 #ifndef RT_EXPLAIN_PIPELINE_H
 #define RT_EXPLAIN_PIPELINE_H
 
-#include "compile/pipeline_rows.h"
+#include "compile/pipeline_blocks.h"
 
-/* what: "pipeline", "pipeline.json" or "pipeline.svg", a timeline of all devices. schedule: its
- * name, or rows. */
-hp_status explain_pipeline(const pipeline_plan *p, const char *schedule, const char *what,
+/* What is told besides the plan. */
+typedef struct {
+  const char *schedule;                        /* its name, or rows */
+  const uint64_t *planned_bytes, *state_bytes; /* [devices] of the pipeline, of one of its mesh */
+  block_costs blocks;                          /* for pipeline.json */
+} pipeline_told;
+
+/* what: "pipeline", "pipeline.json" (or "pipeline.costs.json", if memory was not planned), or
+ * "pipeline.svg", a timeline of all devices. */
+hp_status explain_pipeline(const pipeline_plan *p, const pipeline_told *told, const char *what,
                            str *out);
 
 #endif

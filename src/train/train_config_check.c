@@ -725,6 +725,7 @@ static const rule rules[] = {
     RULE(check_devices, KEY_devices, KEY_PARALLEL_devices),
     RULE(decide_memory, KEY_memory_limit, KEY_PARALLEL_memory_limit),
     RULE(decide_mesh, STRATEGY_KEYS, KEY_PARALLEL_pipeline),
+    RULE(train_pipeline_check_update, KEY_PARALLEL_update, STRATEGY_KEYS),
     RULE(train_batch_size_decide, KEY_per_device_train_batch_size, KEY_gradient_accumulation_steps,
          KEY_global_batch_size, KEY_average_tokens_across_devices, STRATEGY_KEYS),
     RULE(refuse_groups, KEY_PARALLEL_groups),

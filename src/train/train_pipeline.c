@@ -1,6 +1,7 @@
 #include "train/train_pipeline.h"
 
 #include "base/io.h"
+#include "train/step_graph.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -88,6 +89,13 @@ hp_status train_pipeline_check(train_config *c) {
   c->is.strategy.cut = c->is.pipe_cut;
   c->is.strategy.cuts = c->is.pipe_cut ? (int)c->is.pipe_stages : 0;
   return HP_OK;
+}
+
+hp_status train_pipeline_check_update(train_config *c) {
+  if (c->is.strategy.pp == 1 || c->parallel.update != UPDATE_NEXT_STEP) return HP_OK;
+  TREE_FAIL(c->at[KEY_PARALLEL_update],
+            "next_step is not built for pipelines, whose steps end with their update; write "
+            "update: end");
 }
 
 hp_status train_pipeline_schedule(const train_config *c, str *rows, const char **out) {

@@ -13,6 +13,8 @@ hp_status train_pipeline_strategy(const train_config *c, const char *base, str *
                                   const char **out);
 /* A schedule and a cut need a pipeline; the cut, into the strategy, which is decided. */
 hp_status train_pipeline_check(train_config *c);
+/* Its steps end with their update. */
+hp_status train_pipeline_check_update(train_config *c);
 /* The schedule for hp_device_options.pipeline: its name, or the rows of its file in *rows. */
 hp_status train_pipeline_schedule(const train_config *c, str *rows, const char **out);
 

@@ -11,6 +11,7 @@
 #include "train/run_work.h"
 #include "train/shared_folder.h"
 #include "train/signals.h"
+#include "train/train_cut.h"
 #include "train/train_mesh.h"
 #include "train/trainer_state.h"
 
@@ -60,6 +61,20 @@ static hp_status plan_work(train_config *c, const step_work *all, bool trains, r
   m->fits = !memory.moves;
   m->evaluation_first = memory.moves && !all->at[memory.largest].micros;
   return HP_OK;
+}
+
+/* Layers of a pipeline, unless they are cut by hand. */
+static hp_status cut_layers(const train_config *c, train_data *d, run_model *m, int64_t steps) {
+  run_work w;
+  if (c->is.strategy.pp == 1 || c->is.pipe_cut || !steps) return HP_OK;
+  step_options o = trainer_step_options(c);
+  const char *before = milestone_set_activity("cutting the layers of the pipeline");
+  hp_status st = run_work_find(d, true, false, &w);
+  step_work all = {w.programs.at, (int64_t)w.programs.len};
+  if (!st) st = train_cut_by_time(&o, &all, m->m, m->d);
+  run_work_free(&w);
+  milestone_set_activity(before);
+  return st;
 }
 
 /* Before anything is loaded.  A run without steps only evaluates. */
@@ -112,6 +127,7 @@ static hp_status open_model(train_config *c, train_data *d, int64_t steps, run_m
   HP_TRY(train_data_check_vocab(d, m->m->c.vocab));
   lm_share_rope(m->m, longest_of(d, steps));
   if (train_data_has_spans(d)) lm_set_spans(m->m);
+  HP_TRY(cut_layers(c, d, m, steps));
   HP_TRY(check_limit(c, d, m, steps));
   return c->train_from_scratch ? lm_init(m->m, (uint64_t)c->seed)
                                : lm_load(m->m, c->model_name_or_path);

@@ -210,6 +210,8 @@ static const struct {
     {"gradient_accumulation_steps: 2\nhyper_parallel: {pipeline: {stages: 2, microbatches: 4}}\n",
      "4, and gradient_accumulation_steps is 2"},
     {"hyper_parallel: {pipeline: {stage: 1}}\n", "did you mean"},
+    {"strategy: pp=2\nhyper_parallel: {update: next_step}\n",
+     "run.yaml:6:26: hyper_parallel.update: next_step is not built for pipelines"},
     {"hyper_parallel: {pipeline: {cut: [4]}}\n",
      "run.yaml:5:34: hyper_parallel.pipeline.cut: 1 stages; expected 2 to 4096"},
     {"hyper_parallel: {pipeline: {cut: 4}}\n", "pipeline.cut: expected a list"},

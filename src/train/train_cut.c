@@ -1,0 +1,201 @@
+#include "train/train_cut.h"
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "model/lm_stages.h"
+#include "train/stage_balance.h"
+#include "train/step_choice.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+  int64_t layers;
+  int stages;
+  layer_cost *plain, *recomputed; /* [layers + 2] */
+  uint32_t *in_flight;            /* [stages] */
+  uint32_t chunks;                /* the most stages of a device */
+  double work_bytes;              /* of a device, besides what stage_balance counts */
+} costs;
+
+/* --- what a plan says ------------------------------------------------------------------------- */
+
+/* Of each stage the device that has it. */
+static hp_status find_device(const tree_node *devices, int64_t stage, const tree_node **out) {
+  for (uint32_t i = 0; i < devices->len; i++) {
+    const tree_node *list;
+    HP_TRY(tree_need_list(devices->child[i], "stages", &list));
+    for (uint32_t k = 0; k < list->len; k++)
+      if (list->child[k]->integer == stage) {
+        *out = devices->child[i];
+        return HP_OK;
+      }
+  }
+  TREE_FAIL(devices, "no device has stage %lld", (long long)stage);
+}
+
+/* The place of a block among the costs; -1: it has none. */
+static int64_t place_of(const costs *c, int64_t stage, int64_t block) {
+  if (block) return block <= c->layers ? block : -1;
+  return stage == 0 ? 0 : stage + 1 == c->stages ? c->layers + 1 : -1;
+}
+
+static double number_of(const tree_node *m, const char *key) {
+  double x = 0;
+  if (tree_need_double(m, key, &x)) err_clear();
+  return x;
+}
+
+/* Params of the blocks on the stages of a device. */
+static double param_bytes(const tree_node *device, const tree_node *blocks) {
+  const tree_node *stages = tree_get(device, "stages");
+  double sum = 0;
+  for (uint32_t i = 0; i < blocks->len; i++)
+    for (uint32_t k = 0; k < stages->len; k++)
+      if (number_of(blocks->child[i], "stage") == (double)stages->child[k]->integer)
+        sum += number_of(blocks->child[i], "param_bytes");
+  return sum;
+}
+
+/* Gradients and optimizer state are spread like params; so is the time of the update. */
+static hp_status add_block(const costs *c, const tree_node *root, const tree_node *block,
+                           layer_cost *of) {
+  const tree_node *devices = tree_get(root, "devices"), *blocks = tree_get(root, "blocks");
+  const tree_node *device, *stages = tree_get(root, "stages");
+  int64_t stage = (int64_t)number_of(block, "stage");
+  int64_t at = place_of(c, stage, (int64_t)number_of(block, "block"));
+  if (at < 0) return HP_OK;
+  HP_TRY(find_device(devices, stage, &device));
+  double params = param_bytes(device, blocks), own = number_of(block, "param_bytes");
+  double share = params > 0 ? own / params : 0, update = 0;
+  const tree_node *list = tree_get(device, "stages");
+  for (uint32_t i = 0; i < list->len; i++)
+    update += number_of(stages->child[list->child[i]->integer], "update_s");
+  of[at].seconds += number_of(block, "forward_s") + number_of(block, "backward_s");
+  of[at].seconds += share * update / number_of(root, "microbatches");
+  of[at].state_bytes += (uint64_t)(share * number_of(device, "state_bytes"));
+  of[at].stored_bytes += (uint64_t)number_of(block, "stored_bytes");
+  return HP_OK;
+}
+
+/* What a device needs besides params and what it stores for the backward. */
+static double find_work(const costs *c, const tree_node *root, const tree_node *device) {
+  const tree_node *list = tree_get(device, "stages"), *blocks = tree_get(root, "blocks");
+  double stored = 0;
+  for (uint32_t i = 0; i < blocks->len; i++)
+    for (uint32_t k = 0; k < list->len; k++)
+      if (number_of(blocks->child[i], "stage") == (double)list->child[k]->integer)
+        stored +=
+            number_of(blocks->child[i], "stored_bytes") * c->in_flight[list->child[k]->integer];
+  return number_of(device, "planned_bytes") - number_of(device, "state_bytes") - stored;
+}
+
+static hp_status read_plan(costs *c, const tree_node *root, layer_cost *of) {
+  const tree_node *devices, *blocks, *device;
+  HP_TRY(tree_need_list(root, "devices", &devices));
+  HP_TRY(tree_need_list(root, "blocks", &blocks));
+  for (int s = 0; s < c->stages; s++) {
+    HP_TRY(find_device(devices, s, &device));
+    uint32_t chunks = tree_get(device, "stages")->len;
+    c->in_flight[s] = (uint32_t)ceil(number_of(device, "in_flight") / chunks);
+    if (chunks > c->chunks) c->chunks = chunks;
+  }
+  for (uint32_t i = 0; i < devices->len; i++)
+    c->work_bytes = fmax(c->work_bytes, find_work(c, root, devices->child[i]));
+  for (uint32_t i = 0; i < blocks->len; i++) HP_TRY(add_block(c, root, blocks->child[i], of));
+  return HP_OK;
+}
+
+/* What a step of micro-batches of the longest shape costs, as JSON. */
+static hp_status plan_costs(const step_options *o, const planned_program *w, lm *m, hp_device *d,
+                            const char *what, char **text) {
+  step_ways ways;
+  step_plan plan;
+  micro_shape *shape = mem_calloc((size_t)w->micros, sizeof *shape);
+  HP_TRY_MEM(shape);
+  for (int64_t i = 0; i < w->micros; i++) shape[i] = w->shape;
+  step_ways_init(&ways, &(step_pieces){.m = m, .d = d, .o = *o, .plan = true});
+  step_choice asked = {STEP_AS_ASKED, false};
+  hp_status st = step_plan_make(&ways, shape, w->micros, &asked, &plan, what, text);
+  step_ways_free(&ways);
+  mem_free(shape);
+  return st;
+}
+
+static hp_status plan_once(costs *c, const step_options *o, const step_work *w, lm *m, hp_device *d,
+                           layer_cost *of) {
+  const char *what = o->limited ? "pipeline.json" : "pipeline.costs.json";
+  char *text = NULL;
+  tree t = {0};
+  hp_status st = plan_costs(o, &w->at[0], m, d, what, &text);
+  if (!st) st = json_parse(text, strlen(text), what, &t);
+  if (!st) st = read_plan(c, t.root, of);
+  tree_free(&t);
+  hp_free(text);
+  return st;
+}
+
+/* --- the cut ---------------------------------------------------------------------------------- */
+
+static hp_status find_costs(costs *c, const step_options *o, const step_work *w, lm *m,
+                            hp_device *d, bool limited) {
+  step_options each = *o;
+  each.limited = limited;
+  HP_TRY(plan_once(c, &each, w, m, d, c->plain));
+  if (!limited || !o->remat_auto || o->compile.remat) {
+    mem_free(c->recomputed);
+    c->recomputed = NULL;
+    return HP_OK;
+  }
+  each.compile.remat = true;
+  return plan_once(c, &each, w, m, d, c->recomputed);
+}
+
+static void tell(const costs *c, const int64_t *cut) {
+  str text = {0};
+  for (int s = 0; s < c->stages; s++) str_printf(&text, "%s%lld", s ? ", " : "", (long long)cut[s]);
+  if (!text.failed) log_info("pipeline: [%s] layers on the stages, by predicted time", text.at);
+  str_free(&text);
+}
+
+static hp_status choose(const costs *c, uint64_t limit, int64_t *cut) {
+  balance_task t = {.layers = c->layers,
+                    .stages = c->stages,
+                    .plain = c->plain,
+                    .recomputed = c->recomputed,
+                    .in_flight = c->in_flight};
+  double room = (double)limit - c->work_bytes;
+  if (limit) t.limit = room > c->chunks ? (uint64_t)(room / c->chunks) : 1;
+  HP_TRY(stage_balance(&t, cut));
+  return hp_world_broadcast(cut, (size_t)c->stages * sizeof *cut); /* predictions may differ */
+}
+
+static hp_status cut_by_time(costs *c, const step_options *o, const step_work *w, lm *m,
+                             hp_device *d, int64_t *cut) {
+  uint64_t limit = hp_device_memory_limit(d);
+  hp_device_set_memory_limit(d, 0);
+  hp_status st = find_costs(c, o, w, m, d, limit);
+  hp_device_set_memory_limit(d, limit);
+  if (!st) st = choose(c, limit, cut);
+  if (!st) st = lm_place(m, d, cut, c->stages);
+  if (!st) tell(c, cut);
+  return st;
+}
+
+hp_status train_cut_by_time(const step_options *o, const step_work *w, lm *m, hp_device *d) {
+  costs c = {.layers = m->c.layers, .stages = hp_device_stages(d)};
+  size_t n = (size_t)c.layers + 2;
+  if (c.stages == 1 || !w->n || !w->at[0].micros) return HP_OK;
+  c.plain = mem_calloc(n, sizeof *c.plain);
+  c.recomputed = mem_calloc(n, sizeof *c.recomputed);
+  c.in_flight = mem_calloc((size_t)c.stages, sizeof *c.in_flight);
+  int64_t *cut = mem_calloc((size_t)c.stages, sizeof *cut);
+  hp_status st = c.plain && c.recomputed && c.in_flight && cut ? HP_OK : HP_ERR_OOM;
+  if (!st) st = cut_by_time(&c, o, w, m, d, cut);
+  mem_free(c.plain);
+  mem_free(c.recomputed);
+  mem_free(c.in_flight);
+  mem_free(cut);
+  return st;
+}
