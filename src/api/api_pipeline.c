@@ -1,7 +1,7 @@
 /* hyperparallel.h: pieces and programs of a device that is a pipeline. */
 #include "api/api_pipeline.h"
 
-#include "api/api_piece.h"
+#include "api/api_stage_pieces.h"
 #include "base/thread.h"
 #include "prog/actions.h"
 #include "rt/device_target.h"
@@ -189,10 +189,6 @@ static hp_status read_run(pipeline_link *l, size_t i) {
 
 static hp_status read_runs(pipeline_link *l) {
   const api_rows *rows = &l->s->rows;
-  if (!rows->all)
-    HP_FAIL(HP_ERR_ARG,
-            "rows of a pipeline are of all its stages: write * for the stage; the rows of each "
-            "stage follow from the schedule of the device");
   for (size_t i = 0; i < rows->n; i++)
     if (rows->link[i].actions != ACTION_ALL)
       HP_FAIL(HP_ERR_ARG, "row %zu: on a pipeline a row is of all actions of its piece", i + 1);
@@ -385,10 +381,13 @@ static hp_status load_meshes(pipeline_link *l, hp_program *h) {
 }
 
 hp_status api_pipeline_link(const step *s, hp_program *h) {
-  pipeline_link l;
-  hp_status st = begin_link(s, &l);
+  pipeline_link l = {.s = s};
+  stage_pieces by_stage;
+  hp_status st = stage_pieces_begin(s, &by_stage);
+  if (!st) st = begin_link(&by_stage.s, &l);
   if (!st) st = load_meshes(&l, h);
   end_link(&l);
+  stage_pieces_end(&by_stage);
   return st;
 }
 
@@ -521,11 +520,13 @@ static hp_status plan_meshes(const pipeline_link *l, double start, int *fullest,
 }
 
 hp_status api_pipeline_plan(const step *s, hp_program_stats *out, const char *what, str *text) {
-  pipeline_link l;
+  pipeline_link l = {.s = s};
+  stage_pieces by_stage;
   hp_program_stats sum = {0};
   double start = time_now_s();
   int fullest = 0;
-  hp_status st = begin_link(s, &l);
+  hp_status st = stage_pieces_begin(s, &by_stage);
+  if (!st) st = begin_link(&by_stage.s, &l);
   bool alone = what && !strcmp(what, "pipeline.costs.json"); /* of stages, without a memory plan */
   if (!st && !alone) st = plan_meshes(&l, start, &fullest, &sum);
   if (!st && what) st = explain_meshes(&l, fullest, what, text);
@@ -537,6 +538,7 @@ hp_status api_pipeline_plan(const step *s, hp_program_stats *out, const char *wh
     *out = sum;
   }
   end_link(&l);
+  stage_pieces_end(&by_stage);
   return st;
 }
 

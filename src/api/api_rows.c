@@ -46,12 +46,13 @@ static hp_status read_action(const reader *r, const step_row *row, link_row *out
           near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
-static hp_status find_run(reader *r, const link_row *link, piece_run **out) {
-  const uint64_t key = (uint64_t)link->piece << 32 | link->microbatch;
+static hp_status find_run(reader *r, const step_row *row, const link_row *link, piece_run **out) {
+  const int32_t stage = row->all || r->lowered ? -1 : row->stage;
+  const uint32_t key[] = {link->piece, link->microbatch, (uint32_t)stage};
   uint32_t i = (uint32_t)r->out->run.len;
-  if (!map_get(&r->run_of, &key, sizeof key, &i)) {
-    HP_TRY(map_set(&r->run_of, &key, sizeof key, i));
-    piece_run made = {.piece = link->piece, .microbatch = link->microbatch};
+  if (!map_get(&r->run_of, key, sizeof key, &i)) {
+    HP_TRY(map_set(&r->run_of, key, sizeof key, i));
+    piece_run made = {.piece = link->piece, .microbatch = link->microbatch, .stage = stage};
     if (!vec_push(&r->out->run, made)) return HP_ERR_OOM;
   }
   *out = &r->out->run.at[i];
@@ -63,7 +64,7 @@ static uint8_t first_of(uint8_t actions) { return (uint8_t)(actions & (0u - acti
 /* An action comes once, after those that it needs. */
 static hp_status add_row(reader *r, const step_row *row, const link_row *link) {
   piece_run *run;
-  HP_TRY(find_run(r, link, &run));
+  HP_TRY(find_run(r, row, link, &run));
   if (run->actions & link->actions)
     HP_FAIL(HP_ERR_ARG, "rows:%d: %s of micro-batch %u is in line %d, too", row->line, row->action,
             row->microbatch, run->line);
@@ -85,8 +86,7 @@ static hp_status read_rows(reader *r, const char *text) {
     const step_row *row = &r->text.at[i];
     link_row *link = &r->out->link[r->out->n++];
     *link = (link_row){.stage = row->stage, .microbatch = row->microbatch};
-    r->out->all &= row->all;
-    if (row->stage)
+    if (row->stage && r->lowered)
       HP_FAIL(HP_ERR_UNSUPPORTED, "rows:%d: stage %u: a step has one stage, 0", row->line,
               row->stage);
     HP_TRY(read_action(r, row, link));
@@ -126,7 +126,7 @@ static hp_status check_parts(const reader *r) {
 hp_status api_rows_read(const char *text, const char *const *name, const program *const *lowered,
                         int n, api_rows *out) {
   reader r = {.name = name, .lowered = lowered, .n = n, .out = out};
-  *out = (api_rows){.n = 0, .all = true};
+  *out = (api_rows){.n = 0};
   hp_status st = read_rows(&r, text);
   if (!st && lowered && runs_in_parts(out)) st = check_parts(&r);
   vec_free(&r.text);

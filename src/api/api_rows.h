@@ -8,6 +8,7 @@
 /* One or several rows that together run a piece for one micro-batch. */
 typedef struct {
   uint32_t piece, microbatch;
+  int32_t stage;   /* of a pipeline, that it is run for; -1: all */
   uint8_t actions; /* of all its rows */
   int line;        /* of its last row */
 } piece_run;
@@ -15,11 +16,10 @@ typedef struct {
 typedef struct {
   link_row *link; /* [n], by row */
   size_t n;
-  bool all;           /* each row is of all stages */
   VEC(piece_run) run; /* in the order of their first rows */
 } api_rows;
 
-/* name[n]: names of the pieces; lowered[n]: their programs (NULL:
+/* name[n]: names of the pieces; lowered[n]: their programs (NULL: of a pipeline, with any stages;
  * rows run pieces as a whole, which the caller checks).  The action of a row is NAME, or
  * NAME:FB to run only some actions of the piece.  HP_ERR_ARG or HP_ERR_INPUT, with the line: the
  * piece does not exist, the stage is not 0, or an action is repeated, missing, or before one that

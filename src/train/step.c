@@ -103,10 +103,10 @@ static const step_options *options_of(const stepper *s) { return &s->ways.way[ST
 
 /* --- programs --------------------------------------------------------------------------------- */
 
-static hp_status link_program(step_pieces *pieces, step_program *p) {
+static hp_status link_program(step_ways *w, step_program *p) {
   step_spec spec = {p->shape, p->n, p->applies, p->n && p->choice.leaves};
   step_link l;
-  hp_status st = step_pieces_link(pieces, &spec, &l);
+  hp_status st = step_ways_link(w, &spec, &p->choice, &l);
   if (!st) st = hp_link(l.piece, l.action, l.n, l.rows, &p->p);
   step_link_free(&l);
   return st;
@@ -120,7 +120,7 @@ static bool same_shapes(const step_program *a, const step_program *b) {
 static hp_status choose_way(stepper *s, step_program *p) {
   const step_options *o = options_of(s);
   step_plan plan;
-  p->choice = (step_choice){STEP_AS_ASKED, o->update == UPDATE_NEXT_STEP};
+  p->choice = (step_choice){.way = STEP_AS_ASKED, .leaves = o->update == UPDATE_NEXT_STEP};
   for (int i = 0; i < s->n_kept; i++)
     if (same_shapes(&s->kept[i], p)) {
       p->choice = s->kept[i].choice;
@@ -136,7 +136,7 @@ static hp_status choose_way(stepper *s, step_program *p) {
 static hp_status link_under_limit(stepper *s, step_program *p) {
   HP_TRY(choose_way(s, p));
   step_ways_set_update(&s->ways, p->choice.leaves ? UPDATE_NEXT_STEP : UPDATE_AT_END);
-  return link_program(&s->ways.way[p->choice.way], p);
+  return link_program(&s->ways, p);
 }
 
 /* Positions and lengths: micro-batches of one length share the positions of the largest. */
@@ -223,7 +223,7 @@ static hp_status make_program(stepper *s, const step_micro *b, int64_t n, bool a
   list_ios(s, out);
   HP_TRY(hp_program_stats_get(out->p, &stats));
   out->insts = stats.instructions;
-  if (n) step_pieces_linked(&s->ways.way[out->choice.way], n, &stats);
+  if (n) step_ways_linked(&s->ways, &out->choice, n, &stats);
   s->link_s += stats.compile_s;
   if (stats.memory.work_bytes > s->work_bytes) s->work_bytes = stats.memory.work_bytes;
   return HP_OK;

@@ -1,11 +1,16 @@
 #include "train/step_choice.h"
 
+#include "base/json.h"
 #include "base/status.h"
+#include "base/str.h"
+
+#include <stdio.h>
+#include <string.h>
 
 void step_ways_init(step_ways *w, const step_pieces *pieces) {
   for (int i = 0; i < STEP_WAYS; i++) w->way[i] = *pieces;
   w->way[STEP_WITH_REMAT].o.compile.remat = true;
-  w->way[STEP_WITH_REMAT].quiet = true;
+  w->way[STEP_WITH_REMAT].quiet = w->way[STEP_WITH_REMAT].again = true;
 }
 
 void step_ways_free(step_ways *w) {
@@ -35,15 +40,79 @@ step_spec step_spec_of(const micro_shape *shape, int64_t n, const step_choice *c
   return (step_spec){.shape = shape, .n = n, .applies = c->leaves, .leaves = c->leaves};
 }
 
+/* --- the pieces of a step ----------------------------------------------------------------------
+ */
+
+/* The lines of both, a line of each stage by its choice; other pieces are those of `a`. */
+static hp_status merge_rows(const step_link *a, const step_link *b, const step_choice *c,
+                            int stages, str *rows) {
+  const char *x = a->rows, *y = b->rows;
+  while (*x && *y) {
+    size_t n = strcspn(x, "\n"), k = strcspn(y, "\n");
+    bool both = n != k || memcmp(x, y, n);
+    if (!both) str_printf(rows, "%.*s\n", (int)n, x);
+    for (int s = 0; both && s < stages; s++)
+      str_printf(rows, "%d%.*s\n", s, (int)(step_choice_remats(c, s) ? k : n) - 1,
+                 (step_choice_remats(c, s) ? y : x) + 1);
+    x += n + (x[n] != 0);
+    y += k + (y[k] != 0);
+  }
+  return str_status(rows);
+}
+
+/* Pieces of `a`, then those of `b` with other names. */
+static hp_status merge(const step_link *a, const step_link *b, const step_choice *c, int stages,
+                       step_link *out) {
+  size_t most = (size_t)(a->n + b->n);
+  str rows = {0};
+  *out = (step_link){.piece = mem_calloc(most, sizeof *out->piece),
+                     .action = mem_calloc(most, sizeof *out->action),
+                     .names = mem_calloc(most, sizeof *out->names)};
+  HP_TRY_MEM(out->piece && out->action && out->names);
+  for (size_t i = 0; i < most; i++) {
+    const step_link *from = i < (size_t)a->n ? a : b;
+    size_t k = i - (from == a ? 0 : (size_t)a->n);
+    if (from == b && from->names[k][0] != 'R') continue;
+    memcpy(out->names[out->n], from->names[k], STEP_NAME);
+    out->action[out->n] = out->names[out->n];
+    out->piece[out->n++] = from->piece[k];
+  }
+  hp_status st = merge_rows(a, b, c, stages, &rows);
+  if (st) str_free(&rows);
+  out->rows = rows.at;
+  return st;
+}
+
+hp_status step_ways_link(step_ways *w, const step_spec *spec, const step_choice *c,
+                         step_link *out) {
+  step_link a = {0}, b = {0};
+  if (c->way != STEP_BY_STAGE) return step_pieces_link(&w->way[c->way], spec, out);
+  *out = (step_link){0};
+  hp_status st = step_pieces_link(&w->way[STEP_AS_ASKED], spec, &a);
+  if (!st) st = step_pieces_link(&w->way[STEP_WITH_REMAT], spec, &b);
+  if (!st) st = merge(&a, &b, c, hp_device_stages(w->way[STEP_AS_ASKED].d), out);
+  step_link_free(&a);
+  step_link_free(&b);
+  return st;
+}
+
+void step_ways_linked(step_ways *w, const step_choice *c, int64_t n,
+                      const hp_program_stats *linked) {
+  for (int i = 0; i < STEP_WAYS; i++)
+    if (c->way == i || c->way == STEP_BY_STAGE) step_pieces_linked(&w->way[i], n, linked);
+}
+
+/* --- plans -------------------------------------------------------------------------------------
+ */
+
 hp_status step_plan_make(step_ways *w, const micro_shape *shape, int64_t n, const step_choice *c,
                          step_plan *out, const char *what, char **text) {
-  step_pieces *s = &w->way[c->way];
   step_spec spec = step_spec_of(shape, n, c);
   step_link l;
   *out = (step_plan){.refused = false};
-  hp_status st = step_pieces_link(s, &spec, &l);
+  hp_status st = step_ways_link(w, &spec, c, &l);
   if (!st) st = hp_link_plan(l.piece, l.action, l.n, l.rows, &out->stats, what, text);
-  if (!st) step_pieces_linked(s, n, &out->stats);
+  if (!st) step_ways_linked(w, c, n, &out->stats);
   step_link_free(&l);
   out->refused = st == HP_ERR_OOM && out->stats.memory.planned_bytes;
   if (out->refused) err_clear();
@@ -77,7 +146,7 @@ static hp_status try_other(step_ways *w, const micro_shape *shape, int64_t n,
 static hp_status try_remat(step_ways *w, const micro_shape *shape, int64_t n, bool both,
                            step_choice *c, step_plan *best) {
   bool refused = best->refused; /* to leave the update needs no less memory */
-  step_choice other = {STEP_WITH_REMAT, both ? !refused : c->leaves};
+  step_choice other = {.way = STEP_WITH_REMAT, .leaves = both ? !refused : c->leaves};
   double least_s;
   HP_TRY(try_other(w, shape, n, &other, c, best, &least_s));
   if (!both || best->refused || least_s >= best->stats.predicted_s) return HP_OK;
@@ -86,15 +155,69 @@ static hp_status try_remat(step_ways *w, const micro_shape *shape, int64_t n, bo
   return try_other(w, shape, n, &other, c, best, &least_s);
 }
 
+/* --- stages of a pipeline ----------------------------------------------------------------------
+ */
+
+static void set_stages(const tree_node *device, step_choice *c) {
+  const tree_node *stages = tree_get(device, "stages");
+  for (uint32_t i = 0; i < stages->len; i++) {
+    int64_t s = stages->child[i]->integer;
+    c->remat[s / 8] |= (uint8_t)(1u << (s % 8));
+  }
+}
+
+/* Stages of devices that need more than the limit unless their activations are recomputed. */
+static hp_status find_stages(step_ways *w, const micro_shape *shape, int64_t n, uint64_t limit,
+                             step_choice *c) {
+  const char *what = "pipeline.json";
+  step_plan plan;
+  char *text = NULL;
+  tree t = {0};
+  const tree_node *devices;
+  step_choice asked = {.way = STEP_AS_ASKED, .leaves = c->leaves};
+  hp_status st = step_plan_make(w, shape, n, &asked, &plan, what, &text);
+  if (!st) st = json_parse(text, strlen(text), what, &t);
+  if (!st) st = tree_need_list(t.root, "devices", &devices);
+  for (uint32_t i = 0; !st && i < devices->len; i++) {
+    int64_t bytes = 0;
+    st = tree_need_int(devices->child[i], "planned_bytes", &bytes);
+    if (!st && (uint64_t)bytes > limit) set_stages(devices->child[i], c);
+  }
+  tree_free(&t);
+  hp_free(text);
+  return st;
+}
+
+/* Recomputation on the stages alone that need it. */
+static hp_status try_stages(step_ways *w, const micro_shape *shape, int64_t n, step_choice *c,
+                            step_plan *best) {
+  hp_device *d = w->way[STEP_AS_ASKED].d;
+  uint64_t limit = hp_device_memory_limit(d),
+           reserve = w->way[STEP_AS_ASKED].o.compile.reserve_bytes;
+  int stages = hp_device_stages(d), chosen = 0;
+  step_choice other = {.way = STEP_BY_STAGE, .leaves = c->leaves};
+  double least_s;
+  if (stages == 1 || stages > STEP_CHOSEN_STAGES || !limit) return HP_OK;
+  hp_device_set_memory_limit(d, 0);
+  hp_status st = find_stages(w, shape, n, limit > reserve ? limit - reserve : 1, &other);
+  hp_device_set_memory_limit(d, limit);
+  for (int s = 0; s < stages; s++) chosen += step_choice_remats(&other, s);
+  if (st || !chosen || chosen == stages) return st;
+  return try_other(w, shape, n, &other, c, best, &least_s);
+}
+
 hp_status step_choose(step_ways *w, const micro_shape *shape, int64_t n, step_choice *c,
                       step_plan *out) {
   const step_options *o = &w->way[STEP_AS_ASKED].o;
   bool both = o->update == UPDATE_AUTO;
   double least_s;
-  *c = (step_choice){STEP_AS_ASKED, o->update == UPDATE_NEXT_STEP};
+  *c = (step_choice){.way = STEP_AS_ASKED, .leaves = o->update == UPDATE_NEXT_STEP};
   HP_TRY(step_plan_make(w, shape, n, c, out, NULL, NULL));
   if (!out->refused && !step_plan_offloads(out)) return HP_OK;
   if (both && !out->refused) /* it needs no less memory */
-    HP_TRY(try_other(w, shape, n, &(step_choice){c->way, true}, c, out, &least_s));
-  return o->remat_auto && !o->compile.remat ? try_remat(w, shape, n, both, c, out) : HP_OK;
+    HP_TRY(try_other(w, shape, n, &(step_choice){.way = c->way, .leaves = true}, c, out, &least_s));
+  if (!o->remat_auto || o->compile.remat) return HP_OK;
+  HP_TRY(try_stages(w, shape, n, c, out));
+  if (c->way == STEP_BY_STAGE && !out->refused && !step_plan_offloads(out)) return HP_OK;
+  return try_remat(w, shape, n, both, c, out);
 }

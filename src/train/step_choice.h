@@ -7,11 +7,18 @@
 #include "train/step_pieces.h"
 
 enum { STEP_AS_ASKED, STEP_WITH_REMAT, STEP_WAYS };
+enum { STEP_BY_STAGE = STEP_WAYS }; /* a way with the pieces of both others */
+enum { STEP_CHOSEN_STAGES = 1024 }; /* the most with a choice of their own */
 
 typedef struct {
-  int way;     /* STEP_AS_ASKED or STEP_WITH_REMAT */
-  bool leaves; /* its update, to the next step */
+  int way;
+  bool leaves;                           /* its update, to the next step */
+  uint8_t remat[STEP_CHOSEN_STAGES / 8]; /* STEP_BY_STAGE: a bit for each stage with remat */
 } step_choice;
+
+static inline bool step_choice_remats(const step_choice *c, int stage) {
+  return c->remat[stage / 8] >> (stage % 8) & 1;
+}
 
 /* The pieces of steps, by each way. */
 typedef struct {
@@ -36,6 +43,11 @@ bool step_plan_offloads(const step_plan *p);
 /* A step of n micro-batches of these shapes between others, by a choice: with the update that the
  * one before has left, if it leaves its own. */
 step_spec step_spec_of(const micro_shape *shape, int64_t n, const step_choice *c);
+/* The arguments of hp_link for a step by a choice; as step_pieces_link. */
+hp_status step_ways_link(step_ways *w, const step_spec *spec, const step_choice *c, step_link *out);
+/* What that link gave. */
+void step_ways_linked(step_ways *w, const step_choice *c, int64_t n,
+                      const hp_program_stats *linked);
 /* The plan of a step by a choice, and, unless `what` is NULL, what hp_link_plan says of it. */
 hp_status step_plan_make(step_ways *w, const micro_shape *shape, int64_t n, const step_choice *c,
                          step_plan *out, const char *what, char **text);

@@ -62,7 +62,9 @@ static hp_status plan_step(step_planner *p, const planned_program *w, uint64_t r
   HP_TRY_MEM(shape);
   step_ways_reserve(&p->ways, reserve);
   hp_status st = step_choose(&p->ways, shape, w->micros, &out->choice, &out->plan);
-  if (!st) out->plan.stats.compile_s += p->ways.way[out->choice.way].compile_s;
+  for (int i = 0; !st && i < STEP_WAYS; i++)
+    if (out->choice.way == i || out->choice.way == STEP_BY_STAGE)
+      out->plan.stats.compile_s += p->ways.way[i].compile_s;
   mem_free(shape);
   return st;
 }
@@ -76,7 +78,7 @@ static hp_status plan_again(step_planner *p, const planned_program *w, const ste
   hp_program_stats s;
   HP_TRY_MEM(shape);
   step_spec spec = step_spec_of(shape, w->micros, c);
-  hp_status st = step_pieces_link(&p->ways.way[c->way], &spec, &l);
+  hp_status st = step_ways_link(&p->ways, &spec, c, &l);
   if (!st) st = hp_link_plan(l.piece, l.action, l.n, l.rows, &s, what, text);
   step_link_free(&l);
   mem_free(shape);
@@ -97,7 +99,7 @@ static hp_status plan_eval(const step_planner *p, const micro_shape *s, uint64_t
 
 static hp_status plan_one(step_planner *p, int64_t i, uint64_t reserve, one_plan *out) {
   const planned_program *w = &p->work.at[i];
-  *out = (one_plan){.choice = {STEP_AS_ASKED, false}};
+  *out = (one_plan){.choice = {.way = STEP_AS_ASKED}};
   if (w->micros) return plan_step(p, w, reserve, out);
   hp_status st = plan_eval(p, &w->shape, reserve, &out->plan.stats);
   out->plan.refused = st == HP_ERR_OOM && out->plan.stats.memory.planned_bytes;
@@ -144,7 +146,7 @@ static hp_status plan_each(step_planner *p, one_plan *one, all_plans *out) {
       out->memory.planned_bytes = all;
       out->memory.largest = i;
     }
-    out->memory.moves |= step_plan_offloads(plan) || one[i].choice.way == STEP_WITH_REMAT;
+    out->memory.moves |= step_plan_offloads(plan) || one[i].choice.way != STEP_AS_ASKED;
     if (!plan->refused || (all <= most && out->worst >= 0)) continue;
     most = all;
     out->worst = i;
@@ -177,10 +179,21 @@ static void add_classes(const uint64_t state[HP_MEMORY_CLASSES], str *out) {
   if (*before == ',') str_add(out, ")");
 }
 
+/* Of the stages that recompute. */
+static void add_stages(const step_choice *c, str *out) {
+  bool any = false;
+  str_add(out, "activations are recomputed on stages ");
+  for (int s = 0; s < STEP_CHOSEN_STAGES; s++) {
+    if (step_choice_remats(c, s)) str_printf(out, "%s%d", any ? "," : "", s);
+    any |= step_choice_remats(c, s);
+  }
+}
+
 static hp_status tell_choice(const all_plans *all, const step_plan *whole) {
   const hp_program_stats *s = &all->memory.stats;
   str text = {0};
   if (all->choice.way == STEP_WITH_REMAT) str_add(&text, "activations are recomputed");
+  if (all->choice.way == STEP_BY_STAGE) add_stages(&all->choice, &text);
   if (all->choice.leaves)
     str_printf(&text, "%sparams are updated just before their next use", text.len ? ", " : "");
   for (int t = 1; t < HP_TIERS; t++) {
@@ -209,13 +222,13 @@ static hp_status tell(step_planner *p, const all_plans *all) {
   if (p->tell)
     step_graph_tell(p->m, options_of(p), &(step_place){STEP_ALONE, w->shape.B, w->shape.T});
   if (!limit || !w->micros) return HP_OK;
-  if (all->choice.way != STEP_WITH_REMAT && !all->memory.stats.memory.tier[1].moved_bytes &&
+  if (all->choice.way == STEP_AS_ASKED && !all->memory.stats.memory.tier[1].moved_bytes &&
       !all->memory.stats.memory.tier[2].moved_bytes)
     return HP_OK;
   micro_shape *shape = make_shapes(p, w);
   HP_TRY_MEM(shape);
   hp_device_set_memory_limit(p->d, 0);
-  step_choice asked = {STEP_AS_ASKED, false};
+  step_choice asked = {.way = STEP_AS_ASKED};
   hp_status st = step_plan_make(&p->ways, shape, w->micros, &asked, &whole, NULL, NULL);
   hp_device_set_memory_limit(p->d, limit);
   mem_free(shape);
@@ -263,7 +276,7 @@ hp_status step_memory_plan(step_planner *p, step_memory *out) {
 hp_status step_memory_explain(step_planner *p, const char *what, char **text) {
   one_plan one;
   HP_TRY(plan_one(p, 0, options_of(p)->compile.reserve_bytes, &one));
-  step_pieces *way = &p->ways.way[one.choice.way];
+  step_pieces *way = &p->ways.way[one.choice.way == STEP_WITH_REMAT];
   if (!p->dump_dir) return plan_again(p, &p->work.at[0], &one.choice, what, text);
   hp_compile_options plain = way->o.compile, dumps = plain;
   dumps.dump_dir = p->dump_dir;

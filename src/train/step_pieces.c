@@ -79,10 +79,11 @@ static hp_status find_piece(step_pieces *s, const step_place *v, uint64_t step, 
   return HP_OK;
 }
 
-static int add_piece(step_link *l, hp_piece *p, const step_place *v) {
+static int add_piece(step_link *l, hp_piece *p, const step_place *v, bool again) {
   for (int i = 0; i < l->n; i++)
     if (l->piece[i] == p) return i;
   l->action[l->n] = name_piece(v, l->names[l->n]);
+  if (again && step_part_is_micro(v->part)) l->names[l->n][0] = 'R';
   l->piece[l->n] = p;
   return l->n++;
 }
@@ -91,7 +92,7 @@ static hp_status add_row(step_pieces *s, const step_place *v, int64_t micro, uin
                          step_link *l, str *rows) {
   hp_piece *p;
   HP_TRY(find_piece(s, v, step, &p));
-  str_printf(rows, "* %s %lld\n", l->names[add_piece(l, p, v)], (long long)micro);
+  str_printf(rows, "* %s %lld\n", l->names[add_piece(l, p, v, s->again)], (long long)micro);
   return HP_OK;
 }
 

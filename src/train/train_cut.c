@@ -116,7 +116,7 @@ static hp_status plan_costs(const step_options *o, const planned_program *w, lm 
   HP_TRY_MEM(shape);
   for (int64_t i = 0; i < w->micros; i++) shape[i] = w->shape;
   step_ways_init(&ways, &(step_pieces){.m = m, .d = d, .o = *o, .plan = true});
-  step_choice asked = {STEP_AS_ASKED, false};
+  step_choice asked = {.way = STEP_AS_ASKED};
   hp_status st = step_plan_make(&ways, shape, w->micros, &asked, &plan, what, text);
   step_ways_free(&ways);
   mem_free(shape);

@@ -80,3 +80,23 @@ err_has "layers on the stages, by predicted time"
 same_file one/model.safetensors many/model.safetensors
 run train job/job.yaml output_dir=hand max_steps=2 "hyper_parallel.pipeline={cut: [1, 2, 2, 1]}"
 err_lacks "by predicted time"
+
+it "activations are recomputed on the stages alone that the memory limit asks it of"
+even="strategy=pp=3 hyper_parallel.offload=none gradient_accumulation_steps=12 hyper_parallel.pipeline.cut=[2,2,2]"
+sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 512/' job/model/config.json
+run explain job/job.yaml pipeline --json cutoff_len=256 $even
+python3 - >need <<'END'
+import json
+need = sorted((d["planned_bytes"], d["stages"][0]) for d in json.load(open("out"))["devices"])
+print((need[-1][0] + need[-2][0]) // 2, need[-1][1])
+END
+read -r limit stage <need
+run explain job/job.yaml pipeline cutoff_len=256 $even memory_limit=$limit
+exit_is 0
+err_has "memory_limit: activations are recomputed on stages $stage:"
+run explain job/job.yaml pipeline cutoff_len=256 $even memory_limit=$limit hyper_parallel.recompute=none
+refused "too small"
+run train job/job.yaml output_dir=free cutoff_len=256 max_steps=2 $even
+run train job/job.yaml output_dir=tight cutoff_len=256 max_steps=2 $even memory_limit=$limit
+exit_is 0
+same_file free/model.safetensors tight/model.safetensors

@@ -79,18 +79,34 @@ typedef struct {
   float loss[8], norm, w[STAGES][DIM * DIM];
 } numbers;
 
-static void run_steps_with(hp_device *d, const hp_compile_options *o, int micros, numbers *out) {
+enum { PIECES = 5 };
+static const char *const action[PIECES] = {"FBW", "FBW_add", "RBW", "RBW_add", "U"};
+
+/* A line for all stages; or, if stages compile for themselves, with the other piece on each second
+ * of them. */
+static void add_rows(str *rows, bool by_stage, int micro) {
+  int adds = micro > 0;
+  if (!by_stage) str_printf(rows, "* %s %d\n", action[adds], micro);
+  for (int s = 0; by_stage && s < STAGES; s++)
+    str_printf(rows, "%d %s %d\n", s, action[2 * (s % 2) + adds], micro);
+}
+
+static void run_steps_by(hp_device *d, const hp_compile_options *o, bool by_stage, int micros,
+                         numbers *out) {
   hp_graph *first = build(false), *next = build(true), *update = build_update();
-  hp_piece *piece[3];
+  hp_piece *piece[PIECES];
   hp_program *p;
   str rows = {0};
-  static const char *const name[] = {"FBW", "FBW_add", "U"};
+  hp_compile_options again = o ? *o : (hp_compile_options){.remat = false};
+  again.remat = true;
   CHECK_OK(hp_piece_compile(first, d, o, &piece[0]));
   CHECK_OK(hp_piece_compile(next, d, o, &piece[1]));
-  CHECK_OK(hp_piece_compile(update, d, o, &piece[2]));
-  for (int i = 0; i < micros; i++) str_printf(&rows, "* %s %d\n", name[i > 0], i);
+  CHECK_OK(hp_piece_compile(first, d, &again, &piece[2]));
+  CHECK_OK(hp_piece_compile(next, d, &again, &piece[3]));
+  CHECK_OK(hp_piece_compile(update, d, o, &piece[4]));
+  for (int i = 0; i < micros; i++) add_rows(&rows, by_stage, i);
   str_printf(&rows, "* U %d\n", micros - 1);
-  CHECK_OK(hp_link(piece, name, 3, rows.at, &p));
+  CHECK_OK(hp_link(piece, action, PIECES, rows.at, &p));
   write_weights(d);
   float x[8][ROWS * DIM];
   char names[17][16];
@@ -116,11 +132,15 @@ static void run_steps_with(hp_device *d, const hp_compile_options *o, int micros
     CHECK_OK(hp_read(d, w, out->w[s], sizeof out->w[s]));
   }
   hp_program_free(p);
-  for (int i = 0; i < 3; i++) hp_piece_free(piece[i]);
+  for (int i = 0; i < PIECES; i++) hp_piece_free(piece[i]);
   hp_graph_free(first);
   hp_graph_free(next);
   hp_graph_free(update);
   str_free(&rows);
+}
+
+static void run_steps_with(hp_device *d, const hp_compile_options *o, int micros, numbers *out) {
+  run_steps_by(d, o, false, micros, out);
 }
 
 static void run_steps(hp_device *d, int micros, numbers *out) {
@@ -215,8 +235,21 @@ TEST(rows_of_text_are_a_schedule_too) {
              0, 2);
 }
 
+TEST(stages_run_pieces_of_their_own) {
+  for (int micros = 1; micros <= 5; micros += 2) {
+    numbers one = {.norm = 0}, many = {.norm = 0};
+    hp_device *d;
+    open_device(NULL, NULL, 0, &d);
+    run_steps(d, micros, &one);
+    hp_device_close(d);
+    open_device(lone[1], "1f1b", 0, &d);
+    run_steps_by(d, NULL, true, micros, &many);
+    hp_device_close(d);
+    CHECK(one.norm > 0 && !memcmp(&one, &many, sizeof one));
+  }
+}
+
 static void refuse_link(const char *on, const char *schedule, const char *rows, const char *why) {
-  static const char *const name[] = {"FBW", "FBW_add"};
   hp_graph *g = build(false), *more = build(true);
   hp_device *d;
   hp_piece *piece[2];
@@ -224,7 +257,7 @@ static void refuse_link(const char *on, const char *schedule, const char *rows, 
   open_device(on, schedule, 0, &d);
   CHECK_OK(hp_piece_compile(g, d, NULL, &piece[0]));
   CHECK_OK(hp_piece_compile(more, d, NULL, &piece[1]));
-  CHECK_FAILS(hp_link(piece, name, 2, rows, &p), why);
+  CHECK_FAILS(hp_link(piece, action, 2, rows, &p), why);
   hp_piece_free(piece[0]);
   hp_piece_free(piece[1]);
   hp_device_close(d);
@@ -240,7 +273,13 @@ TEST(gradients_are_added_in_the_order_of_micro_batches) {
 }
 
 TEST(what_a_pipeline_cannot_run_is_refused) {
-  refuse_link(lone[1], NULL, "0 FBW 0\n", "write * for the stage");
+  refuse_link(lone[1], NULL, "0 FBW 0\n",
+              "rows:1: micro-batch 0 has 0 rows of stage 1; expected 1");
+  refuse_link(lone[1], NULL, "0 FBW 0\n0 FBW_add 0\n2 FBW 0\n3 FBW 0\n",
+              "rows:4: micro-batch 0 has 2 rows of stage 0; expected 1");
+  refuse_link(lone[1], NULL, "0 FBW 0\n1 FBW 0\n2 FBW 0\n9 FBW 0\n", "0 rows of stage 3");
+  refuse_link(lone[0], "zbv", "0 FBW 0\n1 FBW 0\n2 FBW 0\n3 FBW_add 0\n",
+              "another stage of its device another piece");
   refuse_link(lone[1], NULL, "* FBW 1\n", "micro-batch 1; expected 0");
   refuse_link(lone[1], NULL, "* FBW:F 0\n* FBW:BW 0\n", "a row is of all actions");
   refuse_link(lone[0], "dualpipe-v", "* FBW 0\n* FBW_add 1\n", "needs at least 4 micro-batches");

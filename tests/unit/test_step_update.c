@@ -151,7 +151,7 @@ TEST(the_update_is_left_to_the_next_step_where_that_is_faster) {
     CHECK_OK(step_choose(&w, &shape, 1, &c, &best));
     CHECK(!best.refused);
     CHECK_EQ(c.leaves, update != UPDATE_AT_END);
-    CHECK_OK(step_plan_make(&w, &shape, 1, &(step_choice){c.way, false}, &end, NULL, NULL));
+    CHECK_OK(step_plan_make(&w, &shape, 1, &(step_choice){.way = c.way}, &end, NULL, NULL));
     CHECK(update == UPDATE_AT_END || best.stats.predicted_s < 0.99 * end.stats.predicted_s);
     step_ways_free(&w);
   }
@@ -181,7 +181,7 @@ TEST(no_way_of_a_step_is_faster_than_the_one_chosen) {
     hp_device_set_memory_limit(j.d, all.stats.memory.planned_bytes * share / 100);
     CHECK_OK(step_choose(&w, &shape, 1, &c, &best));
     for (int k = 0; k < 4; k++) {
-      step_choice way = {k / 2 ? STEP_WITH_REMAT : STEP_AS_ASKED, k % 2};
+      step_choice way = {.way = k / 2 ? STEP_WITH_REMAT : STEP_AS_ASKED, .leaves = k % 2};
       CHECK_OK(step_plan_make(&w, &shape, 1, &way, &other, NULL, NULL));
       if (!other.refused) CHECK(best.stats.predicted_s < 1.011 * other.stats.predicted_s);
     }
