@@ -1,6 +1,7 @@
 #include "model/family.h"
 
 #include "base/hash.h"
+#include "model/adapter.h"
 #include "model/kv_cache.h"
 
 #include <stdio.h>
@@ -33,6 +34,10 @@ hp_shape model_param_stored(const model_param *p) {
   case ORDER_STORED: break;
   }
   return strchr(p->name, '*') ? part : p->shape;
+}
+
+bool model_param_is_adapter(const model_param *p) {
+  return p->kind == PARAM_LORA_A || p->kind == PARAM_LORA_B;
 }
 
 int64_t model_param_parts(const model_param *p) {
@@ -86,7 +91,10 @@ hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int ra
   va_end(ap);
   memcpy(p.shape.dim, dim, (size_t)rank * sizeof *dim);
   bool matrix = kind == PARAM_MATRIX || kind == PARAM_EMBEDDING;
-  p.dtype = matrix ? b->weights : HP_F32;
+  uint32_t yes;
+  p.frozen =
+      b->only && !model_param_is_adapter(&p) && !map_get(b->only, p.name, strlen(p.name), &yes);
+  p.dtype = matrix && (!b->only || p.frozen) ? b->weights : HP_F32;
   hp_tensor have = build_find_param(b, p.name);
   if (have) return have;
   p.tensor = hp_param(b->g, p.name, p.dtype, p.shape);
@@ -99,6 +107,34 @@ hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int ra
 static hp_tensor add_bias(model_build *b, hp_tensor y, int64_t out, const char *name) {
   hp_tensor bias = build_param(b, PARAM_BIAS, 1, 1, &out, "%s.bias", name);
   return hp_add(b->g, y, hp_cast(b->g, bias, b->compute));
+}
+
+/* The module of the weight "NAME.weight", as a linear layer of the model. */
+static model_linear note_linear(model_build *b, const matrix_spec *m, const char *weight) {
+  model_linear l = {.in = m->in, .out = m->out, .turned = m->turned};
+  const char *end = strrchr(weight, '.');
+  snprintf(l.name, sizeof l.name, "%.*s", (int)(end ? end - weight : 0), weight);
+  if (!vec_push(&b->linears, l)) b->failed = true;
+  return l;
+}
+
+/* y, which a linear layer computes from x, plus what the adapter adds to it.  The scale is applied
+ * between A and B, where tensors are narrow. */
+static hp_tensor add_adapter(model_build *b, const model_linear *l, hp_tensor x, hp_tensor y) {
+  const adapter_module *m = adapter_find(b->adapter, l->name);
+  char place[184];
+  if (!m) return y;
+  snprintf(place, sizeof place, "%s.lora_dropout", l->name);
+  x = build_dropout(b, x, b->adapter->o.dropout, place);
+  const int64_t down[] = {m->rank, l->in}, up[] = {l->out, m->rank};
+  hp_tensor A = build_param(b, PARAM_LORA_A, 1, 2, down, "%s.lora_A.weight", l->name);
+  hp_tensor B = build_param(b, PARAM_LORA_B, 1, 2, up, "%s.lora_B.weight", l->name);
+  snprintf(place, sizeof place, "%s.lora", l->name);
+  hp_at(b->g, place);
+  hp_tensor h = hp_einsum(b->g, "btc,rc->btr", x, hp_cast(b->g, A, b->compute));
+  h = hp_scale(b->g, h, adapter_scale(b->adapter, m->rank));
+  h = hp_einsum_to(b->g, "btr,nr->btn", h, hp_cast(b->g, B, b->compute), hp_dtype_of(b->g, y));
+  return hp_add(b->g, y, h);
 }
 
 hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const char *name) {
@@ -114,7 +150,10 @@ hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const 
   x = hp_cast(b->g, x, b->compute);
   hp_tensor y = hp_einsum_to(b->g, eq, x, hp_cast(b->g, w, b->compute), m->result);
   hp_shape s = hp_shape_of(b->g, y);
-  return packed ? hp_reshape(b->g, y, (hp_shape){3, {s.dim[0], s.dim[1], m->out}}) : y;
+  if (packed) y = hp_reshape(b->g, y, (hp_shape){3, {s.dim[0], s.dim[1], m->out}});
+  if (have) return y;
+  model_linear l = note_linear(b, m, name);
+  return b->adapter ? add_adapter(b, &l, x, y) : y;
 }
 
 /* The weight of a layer, and its bias if there is one. */

@@ -7,13 +7,16 @@
 #include "base/vec.h"
 #include "model/config.h"
 
-/* The origin of a parameter: how it is initialised, and whether it is trained.  FIXED ones are
- * in the checkpoint but not trained; buffers are computed here. */
+/* The origin of a parameter: how it is initialised, and whether it may be trained.  Those of
+ * adapters are in no checkpoint of a model; FIXED ones are, but are never trained; buffers are
+ * computed here. */
 typedef enum {
   PARAM_MATRIX,
   PARAM_EMBEDDING,
   PARAM_NORM,
   PARAM_BIAS,
+  PARAM_LORA_A,
+  PARAM_LORA_B,
   PARAM_FIXED,
   PARAM_BUFFER
 } param_kind;
@@ -38,6 +41,7 @@ typedef struct {
   hp_shape shape;
   param_kind kind;
   param_order order; /* shape is that on the device */
+  bool frozen;       /* not trained, though its kind may be */
   uint16_t stage;    /* of the pipeline: of the layer that reads it first */
   double init_scale; /* factor on the family's initial deviation */
 } model_param;
@@ -47,6 +51,16 @@ size_t model_param_elements(const model_param *p);
 /* Number of its tensors in the checkpoint, and the name of one of them. */
 int64_t model_param_parts(const model_param *p);
 void model_param_part_name(const model_param *p, int64_t part, char name[160]);
+
+/* Does it belong to an adapter? */
+bool model_param_is_adapter(const model_param *p);
+
+/* A linear layer, whose weight NAME.weight is [out,in], or [in,out] if turned. */
+typedef struct {
+  char name[152];
+  int64_t in, out;
+  bool turned;
+} model_linear;
 
 /* A sharding annotation: a value of the model for which a layout can be declared. */
 typedef struct {
@@ -112,7 +126,11 @@ typedef struct {
   VEC(model_param) params;
   map param_of; /* name -> place in params */
   VEC(model_annotation) annotations;
-  bool failed; /* out of memory while collecting params */
+  VEC(model_linear) linears;     /* in the order of the model */
+  const struct adapter *adapter; /* or NULL */
+  const map *only; /* names of the params that are trained besides those of the adapter, in f32
+                      whatever `weights` is; NULL: all are */
+  bool failed;     /* out of memory while collecting params */
 } model_build;
 
 /* Params whose names have these endings are sharded along `dim` by tensor parallelism, together

@@ -4,7 +4,9 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "ckpt/weights.h"
+#include "model/adapter_files.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,6 +32,8 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, const model_cache *c
                      .groups = m->groups ? m->groups : 1,
                      .stage_of = m->stage_of,
                      .stages = m->stages,
+                     .adapter = m->adapter,
+                     .only = m->has_only ? &m->only : NULL,
                      .rope_length =
                          cache || rope_length > m->rope_rows ? rope_length : m->rope_rows};
   HP_TRY(hp_graph_create(&b->g));
@@ -59,6 +63,7 @@ void lm_graph_end(model_build *b) {
   hp_graph_free(b->g);
   vec_free(&b->params);
   vec_free(&b->annotations);
+  vec_free(&b->linears);
   map_free(&b->param_of);
   b->g = NULL;
 }
@@ -140,6 +145,8 @@ static hp_status add_param(lm *m, const model_param *p) {
 static hp_status add_marks(lm *m, const model_build *b) {
   for (size_t i = 0; i < b->annotations.len; i++)
     if (!vec_push(&m->annotations, b->annotations.at[i])) return HP_ERR_OOM;
+  for (size_t i = 0; i < b->linears.len; i++)
+    if (!vec_push(&m->linears, b->linears.at[i])) return HP_ERR_OOM;
   return HP_OK;
 }
 
@@ -152,14 +159,18 @@ static hp_status build_smallest(const lm *m, model_build *b) {
   return b->failed ? HP_ERR_OOM : HP_OK;
 }
 
+static bool is_trained(const model_param *p) { return p->kind < PARAM_FIXED && !p->frozen; }
+
 static hp_status list_names(lm *m) {
   model_build b;
   hp_status st = build_smallest(m, &b);
+  m->params.len = m->tensors.len = m->annotations.len = m->linears.len = 0;
   for (size_t i = 0; !st && i < b.params.len; i++)
-    if (b.params.at[i].kind < PARAM_FIXED) st = add_param(m, &b.params.at[i]);
+    if (is_trained(&b.params.at[i])) st = add_param(m, &b.params.at[i]);
   m->trained = m->params.len;
   for (size_t i = 0; !st && i < b.params.len; i++)
-    if (b.params.at[i].kind == PARAM_FIXED) st = add_param(m, &b.params.at[i]);
+    if (!is_trained(&b.params.at[i]) && b.params.at[i].kind != PARAM_BUFFER)
+      st = add_param(m, &b.params.at[i]);
   if (!st) st = add_marks(m, &b);
   lm_graph_end(&b);
   return st;
@@ -215,7 +226,46 @@ void lm_free(lm *m) {
   vec_free(&m->params);
   vec_free(&m->tensors);
   vec_free(&m->annotations);
+  vec_free(&m->linears);
+  adapter_free(m->adapter);
+  adapter_file_close(m->start);
+  for (size_t i = 0; i < m->merged.len; i++) adapter_file_close(m->merged.at[i]);
+  vec_free(&m->merged);
+  map_free(&m->only);
   mem_free(m);
+}
+
+adapter_subject lm_subject(const lm *m) {
+  return (adapter_subject){.linear = m->linears.at,
+                           .linears = m->linears.len,
+                           .param = m->params.at,
+                           .params = m->params.len,
+                           .head = m->c.family->head_name,
+                           .path = m->path};
+}
+
+hp_status lm_set_adapter(lm *m, adapter *a) {
+  adapter_free(m->adapter);
+  m->adapter = a;
+  m->has_only = true;
+  map_free(&m->only);
+  for (size_t i = 0; i < a->whole.len; i++)
+    HP_TRY(map_set(&m->only, a->whole.at[i], strlen(a->whole.at[i]), 1));
+  return list_names(m);
+}
+
+hp_status lm_set_adapter_file(lm *m, adapter_file *f) {
+  adapter_file_close(m->start);
+  m->start = f;
+  adapter *a = f->a;
+  f->a = NULL;
+  return lm_set_adapter(m, a);
+}
+
+hp_status lm_merge(lm *m, adapter_file *f) {
+  if (vec_push(&m->merged, f)) return HP_OK;
+  adapter_file_close(f);
+  return HP_ERR_OOM;
 }
 
 const model_param *lm_find(const lm *m, const char *name) {
@@ -253,10 +303,13 @@ static void init_values(const chance *c, const lm_tensor *t, size_t first, size_
   bool frozen = m->c.frozen >= 0 && !strcmp(name, f->embedding_name);
   uint64_t stream = hash_bytes(name, strlen(name));
   float scale = (float)(m->c.init_range * p->init_scale);
+  float bound = p->kind == PARAM_LORA_A ? (float)(1 / sqrt((double)p->shape.dim[1])) : 0;
   for (size_t i = 0; i < n; i++) switch (p->kind) {
     case PARAM_MATRIX:
     case PARAM_EMBEDDING: x[i] = scale * philox_normal(c->seed, stream, first + i); break;
     case PARAM_NORM: x[i] = 1; break;
+    case PARAM_LORA_A: x[i] = bound * (2 * philox_uniform(c->seed, stream, first + i) - 1); break;
+    case PARAM_LORA_B:
     case PARAM_BIAS:
     case PARAM_FIXED:
     case PARAM_BUFFER: x[i] = 0; break;
@@ -280,11 +333,34 @@ static hp_status init_source(void *ctx, const lm_tensor *t, size_t first, size_t
   return HP_OK;
 }
 
-hp_status lm_init(lm *m, uint64_t seed) {
+/* Params of the adapter, or all others. */
+static hp_status init_params(lm *m, uint64_t seed, bool of_adapter) {
   chance c = {m, seed};
   const lm_tensor *t = m->tensors.at;
-  HP_TRY(lm_make_params(m));
   for (size_t i = 0; i < m->params.len; t += model_param_parts(&m->params.at[i++]))
-    HP_TRY(lm_fill_param(m, t, init_source, &c));
+    if (model_param_is_adapter(&m->params.at[i]) == of_adapter)
+      HP_TRY(lm_fill_param(m, t, init_source, &c));
   return HP_OK;
+}
+
+static hp_status start_source(void *ctx, const lm_tensor *t, size_t first, size_t n, void *room,
+                              const void **at) {
+  const adapter_file *f = ctx;
+  *at = room;
+  return weights_read(adapter_file_find(f, t->name), first, n, HP_F32, room);
+}
+
+hp_status lm_fill_adapter(lm *m) {
+  const lm_tensor *t = m->tensors.at;
+  if (!m->adapter) return HP_OK;
+  if (!m->start) return init_params(m, m->adapter->o.seed, true);
+  for (size_t i = 0; i < m->trained; t += model_param_parts(&m->params.at[i++]))
+    if (adapter_file_find(m->start, t->name)) HP_TRY(lm_fill_param(m, t, start_source, m->start));
+  return HP_OK;
+}
+
+hp_status lm_init(lm *m, uint64_t seed) {
+  HP_TRY(lm_make_params(m));
+  HP_TRY(init_params(m, seed, false));
+  return lm_fill_adapter(m);
 }

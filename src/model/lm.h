@@ -2,7 +2,9 @@
 #ifndef MODEL_LM_H
 #define MODEL_LM_H
 
-#include "model/family.h"
+#include "model/adapter.h"
+
+struct adapter_file; /* model/adapter_files.h */
 
 /* A tensor of the checkpoint: a parameter, or a slice of a stack. */
 typedef struct {
@@ -21,6 +23,12 @@ typedef struct {
   /* In the order of the model, trained ones first; tensor ids are meaningless. */
   VEC(model_param) params;
   size_t trained;                    /* params with a gradient */
+  VEC(model_linear) linears;         /* in the order of the model */
+  adapter *adapter;                  /* that is trained or applied; NULL: none */
+  struct adapter_file *start;        /* has the values that its params start with; NULL: none */
+  VEC(struct adapter_file *) merged; /* adapters that lm_load adds to the weights */
+  map only;                          /* names of the params that are trained; see has_only */
+  bool has_only;                     /* not all params are trained */
   VEC(lm_tensor) tensors;            /* in the order of params, slices of a stack in order */
   VEC(model_annotation) annotations; /* in the order of the model */
   int64_t rope_rows;                 /* of rotary tables shared by graphs, 0: none */
@@ -50,6 +58,19 @@ hp_status lm_fill_param(const lm *m, const lm_tensor *t, lm_source *source, void
  * is missing, unexpected or of another shape is refused by name; other unused tensors are
  * reported. */
 hp_status lm_load(lm *m, const char *dir);
+/* The model gets the adapter, which it owns from then on, also after a failure: all that is trained
+ * are its params and those that it names.  Before layouts are declared and params are made.  Its
+ * params get first values by the adapter's seed. */
+hp_status lm_set_adapter(lm *m, adapter *a);
+/* The same with the adapter and the values of a file, which the model owns from then on. */
+hp_status lm_set_adapter_file(lm *m, struct adapter_file *f);
+/* What adapters may name in the model. */
+adapter_subject lm_subject(const lm *m);
+/* lm_load will add B A of these files to the weights that it loads.  The model owns f from then on,
+ * also after a failure. */
+hp_status lm_merge(lm *m, struct adapter_file *f);
+/* Values of the adapter's params; part of lm_load and lm_init. */
+hp_status lm_fill_adapter(lm *m);
 /* Initialises them as Transformers does: normal(0, initializer_range), norms 1, biases 0; the
  * same numbers for the same seed and names, on any device. */
 hp_status lm_init(lm *m, uint64_t seed);

@@ -4,6 +4,7 @@
 #include "base/milestone.h"
 #include "ckpt/manifest.h"
 #include "ckpt/weights.h"
+#include "model/adapter_files.h"
 #include "model/lm.h"
 
 #include <stdio.h>
@@ -112,12 +113,39 @@ typedef struct {
   source *from;
 } loading;
 
+/* Elements with what the merged adapters make of them, in f32, then as the parameter's type. */
+static hp_status merge_elements(const lm *m, const source *s, const lm_tensor *t, size_t first,
+                                size_t n, char *to) {
+  enum { PIECE = 512 };
+  hp_dtype want = m->params.at[t->param].dtype;
+  float x[PIECE];
+  for (size_t done = 0, some; done < n; done += some, to += some * dtype_size(want)) {
+    some = n - done < PIECE ? n - done : PIECE;
+    HP_TRY(weights_read(s->t, s->first + first + done, some, HP_F32, x));
+    for (size_t i = 0; i < m->merged.len; i++)
+      if (adapter_file_changes(m->merged.at[i], t->name))
+        HP_TRY(adapter_file_merge(m->merged.at[i], t->name, first + done, some, x));
+    HP_TRY(dtype_convert(want, to, HP_F32, x, some));
+  }
+  return HP_OK;
+}
+
+static bool is_merged(const lm *m, const lm_tensor *t) {
+  for (size_t i = 0; i < m->merged.len; i++)
+    if (adapter_file_changes(m->merged.at[i], t->name)) return true;
+  return false;
+}
+
 static hp_status load_source(void *ctx, const lm_tensor *t, size_t first, size_t n, void *room,
                              const void **at) {
   const loading *l = ctx;
   const source *s = &l->from[t - l->m->tensors.at];
   hp_dtype want = l->m->params.at[t->param].dtype, have;
   weights_wait(l->w, place_of(s, first + n));
+  if (is_merged(l->m, t)) {
+    *at = room;
+    return merge_elements(l->m, s, t, first, n, room);
+  }
   first += s->first;
   *at = room;
   if (!st_dtype_to_hp(s->t->dtype, &have) || have != want)
@@ -140,18 +168,24 @@ static int by_begin(const void *a, const void *b) {
 /* Files are read once, from front to back. */
 static hp_status load_in_turn(loading *l, turn *turns) {
   const lm *m = l->m;
+  size_t turns_n = 0;
   for (size_t i = 0, at = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
     size_t parts = (size_t)model_param_parts(p), n = model_param_elements(p) / parts;
-    turns[i] = (turn){at, UINT64_MAX, 0};
+    if (model_param_is_adapter(p)) {
+      at += parts;
+      continue;
+    }
+    turn *x = &turns[turns_n++];
+    *x = (turn){at, UINT64_MAX, 0};
     for (size_t end = at + parts; at < end; at++) {
       uint64_t first = place_of(&l->from[at], 0), last = place_of(&l->from[at], n);
-      if (first < turns[i].begin) turns[i].begin = first;
-      if (last > turns[i].end) turns[i].end = last;
+      if (first < x->begin) x->begin = first;
+      if (last > x->end) x->end = last;
     }
   }
-  qsort(turns, m->params.len, sizeof *turns, by_begin);
-  for (size_t i = 0; i < m->params.len; i++) {
+  qsort(turns, turns_n, sizeof *turns, by_begin);
+  for (size_t i = 0; i < turns_n; i++) {
     weights_move(l->w, turns[i].begin, turns[i].end);
     HP_TRY(lm_fill_param(m, &m->tensors.at[turns[i].tensor], load_source, l));
   }
@@ -223,6 +257,8 @@ static hp_status load_all(lm *m, weights *w, source *from, map *known) {
   /* all are checked before any memory is allocated */
   for (size_t i = 0; i < m->tensors.len; i++) {
     lm_tensor *t = &m->tensors.at[i];
+    t->stored = HP_F32;
+    if (model_param_is_adapter(&m->params.at[t->param])) continue;
     HP_TRY(find_source(m, w, t, &from[i]));
     if (!st_dtype_to_hp(from[i].t->dtype, &t->stored)) t->stored = HP_F32; /* F64 */
   }
@@ -238,13 +274,19 @@ static hp_status load_all(lm *m, weights *w, source *from, map *known) {
   return st;
 }
 
-/* A checkpoint of several devices: it holds the parameters under their own names. */
+/* A checkpoint of several devices: it holds the parameters under their own names, in f32. */
 static hp_status load_parts(lm *m, const char *dir) {
-  size_t n = m->params.len;
+  size_t n = 0;
   str path = {0};
-  const char **name = mem_calloc(n, sizeof *name);
+  if (m->merged.len)
+    HP_FAIL(HP_ERR_UNSUPPORTED,
+            "%s: an adapter is not merged into a checkpoint of several devices; use the model that "
+            "its run wrote into output_dir",
+            dir);
+  const char **name = mem_calloc(m->params.len, sizeof *name);
   HP_TRY_MEM(name);
-  for (size_t i = 0; i < n; i++) name[i] = m->params.at[i].name;
+  for (size_t i = 0; i < m->params.len; i++)
+    if (!model_param_is_adapter(&m->params.at[i])) name[n++] = m->params.at[i].name;
   hp_status st = path_join(&path, dir, "model");
   if (!st) st = lm_make_params(m);
   if (!st) st = hp_params_load(m->d, path.at, name, (int)n);
@@ -287,6 +329,7 @@ hp_status lm_load(lm *m, const char *dir) {
     if (!st) st = load_parts(m, dir);
   }
   st = manifest_check_end(check, st);
+  if (!st) st = lm_fill_adapter(m);
   milestone_set_activity(before);
   return st;
 }

@@ -3,7 +3,9 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "ckpt/model_files.h"
+#include "model/adapter_files.h"
 #include "train/file_digests.h"
+#include "train/train_tuning.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -183,7 +185,7 @@ static bool is_alone(void) {
 static bool is_of_machine(int key) {
   static const int keys[] = {KEY_threads,      KEY_model_name_or_path, KEY_dataset,
                              KEY_eval_dataset, KEY_dataset_dir,        KEY_hyper_parallel,
-                             KEY_disable_tqdm, KEY_PARALLEL_cluster};
+                             KEY_disable_tqdm, KEY_PARALLEL_cluster,   KEY_adapter_name_or_path};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (keys[i] == key) return true;
   return false;
@@ -326,12 +328,26 @@ static hp_status add_weights(const char *dir, arena *mem, str *facts) {
   return st;
 }
 
+static hp_status add_adapter(const train_config *c, size_t i, str *facts) {
+  static const char *const file[] = {ADAPTER_CONFIG, ADAPTER_WEIGHTS};
+  str dir = {0}, path = {0};
+  hp_status st = train_tuning_folder(c, i, &dir);
+  for (size_t k = 0; !st && k < sizeof file / sizeof *file; k++) {
+    st = path_join(&path, dir.at, file[k]);
+    if (!st) st = add_file(path.at, facts);
+  }
+  str_free(&dir);
+  str_free(&path);
+  return st;
+}
+
 static hp_status add_model(const train_config *c, bool weights, arena *mem, str *facts) {
   const char *file[MODEL_FILES_MAX], *dir = c->model_name_or_path;
   size_t n = 0;
   HP_TRY(add_file(arena_printf(mem, "%s/config.json", dir), facts));
   HP_TRY(model_files_list(dir, mem, file, &n));
   for (size_t i = 0; i < n; i++) HP_TRY(add_file(file[i], facts));
+  for (size_t i = 0; i < c->is.adapters.n; i++) HP_TRY(add_adapter(c, i, facts));
   return weights ? add_weights(dir, mem, facts) : HP_OK;
 }
 

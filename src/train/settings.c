@@ -68,6 +68,15 @@ static const struct {
     {"dtype", 0, print_dtype, SETTING_NUMBER},
     {"stage", KEY_stage, NULL, SETTING_NUMBER},
     {"finetuning_type", KEY_finetuning_type, NULL, SETTING_NUMBER},
+    {"lora_rank", KEY_lora_rank, NULL, SETTING_NUMBER},
+    {"lora_alpha", KEY_lora_alpha, NULL, SETTING_NUMBER},
+    {"lora_dropout", KEY_lora_dropout, NULL, SETTING_NUMBER},
+    {"lora_target", KEY_lora_target, NULL, SETTING_NUMBER},
+    {"additional_target", KEY_additional_target, NULL, SETTING_NUMBER},
+    {"use_rslora", KEY_use_rslora, NULL, SETTING_NUMBER},
+    {"adapter_name_or_path", KEY_adapter_name_or_path, NULL, SETTING_NUMBER},
+    {"adapter_folder", KEY_adapter_folder, NULL, SETTING_NUMBER},
+    {"create_new_adapter", KEY_create_new_adapter, NULL, SETTING_NUMBER},
     {"global_batch_size", 0, print_global_batch, SETTING_NUMBER},
     {"learning_rate", KEY_learning_rate, NULL, SETTING_NUMBER},
     {"lr_scheduler_type", KEY_lr_scheduler_type, NULL, SETTING_NUMBER},
@@ -99,6 +108,16 @@ static bool is_of_evaluation(int key) {
          key == KEY_per_device_eval_batch_size;
 }
 
+static bool is_of_lora(int key) {
+  static const int keys[] =
+      {KEY_lora_rank,         KEY_lora_alpha,        KEY_lora_dropout,         KEY_lora_target,
+       KEY_use_rslora,        KEY_additional_target, KEY_adapter_name_or_path, KEY_adapter_folder,
+       KEY_create_new_adapter};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (keys[i] == key) return true;
+  return false;
+}
+
 static hp_status add(run_settings *s, const char *name, const char *value, setting_kind kind) {
   const char *copy = arena_strdup(&s->mem, value);
   HP_TRY_MEM(copy);
@@ -118,6 +137,7 @@ static hp_status add_row(const train_config *c, size_t i, run_settings *s) {
   str text = {0};
   if (c->optim == OPTIM_SGD && is_of_adam(rows[i].key)) return HP_OK;
   if (is_of_evaluation(rows[i].key) && !schedule_follows_metric(c->is.schedule)) return HP_OK;
+  if (c->finetuning_type != TUNING_LORA && is_of_lora(rows[i].key)) return HP_OK;
   if (rows[i].print) rows[i].print(c, &text);
   else train_config_print_value(c, rows[i].key, &text);
   hp_status st = str_status(&text);

@@ -17,7 +17,7 @@ typedef struct {
 int step_states(const step_options *o) { return o->optimizer == STEP_ADAMW ? 2 : o->momentum != 0; }
 
 bool step_drops(const lm *m, const step_options *o) {
-  return o->dropout && model_config_drops(&m->c);
+  return o->dropout && (model_config_drops(&m->c) || adapter_drops(m->adapter));
 }
 
 bool step_balances(const lm *m) { return m->c.moe.balance > 0; }

@@ -181,9 +181,11 @@ typedef struct {
     int64_t block;      /* tokens of a block, or at most of a sample */
     uint64_t data_seed; /* seed of the sampler */
     train_names dataset, eval_dataset;
-    const double *interleave_probs; /* one per dataset, or NULL */
-    int64_t val_count;              /* samples taken for evaluation, or 0 */
-    double val_share;               /* or this share of them, or 0 */
+    train_names adapters;                /* folders */
+    train_names lora_target, additional; /* of lora */
+    const double *interleave_probs;      /* one per dataset, or NULL */
+    int64_t val_count;                   /* samples taken for evaluation, or 0 */
+    double val_share;                    /* or this share of them, or 0 */
     schedule_kind schedule;
     const schedule_arg *schedule_arg;
     size_t schedule_args;
@@ -246,6 +248,8 @@ hp_status train_batch_size_keep(train_config *c, int64_t global);
 
 /* train_config_check.c: the rules between keys; part of parse. */
 hp_status train_config_decide(train_config *c);
+/* train_names.c: "a, b" or [a, b] as a list of names without spaces around. */
+hp_status train_config_split(train_config *c, const tree_node *v, train_names *out);
 /* Adds a failure of the configuration to its errors and returns HP_OK, so that reading
  * continues.  Other failures, such as a lack of memory, are returned. */
 hp_status train_config_keep(train_config *c, hp_status st);

@@ -7,6 +7,7 @@
 #include "train/train_mesh.h"
 #include "train/train_pipeline.h"
 #include "train/train_tiers.h"
+#include "train/train_tuning.h"
 
 #include "base/json.h"
 #include "base/yaml.h"
@@ -28,15 +29,6 @@ static hp_status check_stage(train_config *c) {
       "have them in it, write prompt and response into one column",
       given ? "stage " : "stage is missing, and LlamaFactory's default, ", loss->stage,
       train_key_get(KEY_stage)->help);
-}
-
-static hp_status check_tuning(train_config *c) {
-  static const char *const tuning[] = {"full", "freeze", "lora", "oft"};
-  if (c->finetuning_type == TUNING_FULL) return HP_OK;
-  TREE_FAIL(train_config_at(c, KEY_finetuning_type),
-            "finetuning_type %s%s is not built; write finetuning_type: full",
-            tuning[c->finetuning_type],
-            c->at[KEY_finetuning_type] ? "" : " (LlamaFactory's default)");
 }
 
 static hp_status check_model_is_named(train_config *c) {
@@ -65,35 +57,6 @@ hp_status train_config_check_model(const train_config *c, int64_t max_position_e
 }
 
 /* --- datasets --------------------------------------------------------------------------------- */
-
-/* "a, b" or [a, b] as a list of names without spaces around. */
-static hp_status split_names(train_config *c, const tree_node *v, train_names *out) {
-  *out = (train_names){0};
-  if (!v) return HP_OK;
-  size_t n = 1;
-  if (v->kind == TREE_LIST) n = v->len;
-  else {
-    const char *s;
-    HP_TRY(tree_as_string(v, &s));
-    for (; *s; s++) n += *s == ',';
-  }
-  const char **name = arena_alloc(&c->mem, n ? n : 1, sizeof *name);
-  HP_TRY_MEM(name);
-  const char *s = v->kind == TREE_STRING ? v->string : NULL;
-  for (size_t i = 0; i < n; i++) {
-    if (v->kind == TREE_LIST) HP_TRY(tree_as_string(v->child[i], &s));
-    size_t len = v->kind == TREE_LIST ? strlen(s) : strcspn(s, ",");
-    const char *first = s + strspn(s, " \t"), *last = s + len;
-    while (last > first && (last[-1] == ' ' || last[-1] == '\t')) last--;
-    if (last <= first)
-      TREE_FAIL(v, "holds an empty name; expected names of datasets separated by commas");
-    name[i] = arena_strndup(&c->mem, first, (size_t)(last - first));
-    HP_TRY_MEM(name[i]);
-    s += len + (s[len] == ',');
-  }
-  *out = (train_names){name, n};
-  return HP_OK;
-}
 
 static hp_status decide_val_size(train_config *c) {
   double v = c->val_size;
@@ -124,7 +87,7 @@ static hp_status decide_probs(train_config *c) {
   tree_node one = *c->interleave_probs;
   if (one.kind == TREE_FLOAT || one.kind == TREE_INT)
     TREE_FAIL(c->interleave_probs, "expected one share a dataset, as \"0.7,0.3\"");
-  HP_TRY(one.kind == TREE_LIST ? HP_OK : split_names(c, c->interleave_probs, &text));
+  HP_TRY(one.kind == TREE_LIST ? HP_OK : train_config_split(c, c->interleave_probs, &text));
   size_t n = one.kind == TREE_LIST ? one.len : text.n;
   double *p = arena_alloc(&c->mem, n ? n : 1, sizeof *p), sum = 0;
   HP_TRY_MEM(p);
@@ -190,11 +153,11 @@ static hp_status check_chat(train_config *c) {
 }
 
 static hp_status decide_names(train_config *c) {
-  return split_names(c, c->dataset, &c->is.dataset);
+  return train_config_split(c, c->dataset, &c->is.dataset);
 }
 
 static hp_status decide_eval_names(train_config *c) {
-  return split_names(c, c->eval_dataset, &c->is.eval_dataset);
+  return train_config_split(c, c->eval_dataset, &c->is.eval_dataset);
 }
 
 static hp_status check_dataset_is_named(train_config *c) {
@@ -411,7 +374,7 @@ static hp_status decide_override(train_config *c) {
   enum { NAMES_MAX = 64 };
   const char *known[NAMES_MAX];
   size_t n = 0;
-  HP_TRY(split_names(c, c->resume_override, &c->is.resume_override));
+  HP_TRY(train_config_split(c, c->resume_override, &c->is.resume_override));
   while (n < NAMES_MAX && (known[n] = settings_override(n))) n++;
   for (size_t i = 0; i < c->is.resume_override.n; i++) {
     const char **name = (const char **)(uintptr_t)&c->is.resume_override.at[i];
@@ -690,7 +653,9 @@ typedef struct {
 /* In an order in which what a rule decides is there for those after it. */
 static const rule rules[] = {
     RULE(check_stage, KEY_stage),
-    RULE(check_tuning, KEY_finetuning_type),
+    RULE(train_tuning_decide, KEY_finetuning_type, KEY_adapter_name_or_path, KEY_lora_target,
+         KEY_additional_target, KEY_lora_rank, KEY_create_new_adapter, KEY_use_rslora,
+         KEY_lora_dropout),
     RULE(check_model_is_named, KEY_model_name_or_path),
     RULE(decide_work, KEY_do_train, KEY_do_eval, KEY_eval_strategy),
     RULE(decide_names, KEY_dataset),

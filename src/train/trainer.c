@@ -13,6 +13,7 @@
 #include "train/signals.h"
 #include "train/train_cut.h"
 #include "train/train_mesh.h"
+#include "train/train_tuning.h"
 #include "train/trainer_state.h"
 
 #include <string.h>
@@ -114,9 +115,11 @@ static hp_status decide_experts(const train_config *c, lm *m) {
 }
 
 hp_status trainer_open_model(const train_config *c, bool plan, hp_device **d, lm **m) {
-  lm_options o = {.compute = c->is.compute, .weights = HP_F32};
+  bool lora = c->finetuning_type == TUNING_LORA; /* frozen weights: as products read them */
+  lm_options o = {.compute = c->is.compute, .weights = lora ? c->is.compute : HP_F32};
   HP_TRY(train_mesh_open(c, plan, d));
   HP_TRY(lm_create(c->model_name_or_path, plan ? NULL : *d, &o, m));
+  HP_TRY(train_tuning_apply(c, *m));
   HP_TRY(decide_experts(c, *m));
   return train_mesh_apply(c, *m, *d);
 }
@@ -159,11 +162,11 @@ step_options trainer_step_options(const train_config *c) {
                         .seed = (uint64_t)c->seed};
 }
 
-/* As Transformers counts total_flos: of all parameters but the embeddings. */
+/* As Transformers counts total_flos: of all parameters but the embeddings, frozen or not. */
 static double flops_per_token(const lm *m) {
   double n = 0;
-  for (size_t i = 0; i < m->trained; i++)
-    if (m->params.at[i].kind != PARAM_EMBEDDING)
+  for (size_t i = 0; i < m->params.len; i++)
+    if (m->params.at[i].kind != PARAM_EMBEDDING && m->params.at[i].kind < PARAM_FIXED)
       n += (double)model_param_elements(&m->params.at[i]);
   return 6 * n;
 }
@@ -307,7 +310,8 @@ static hp_status prepare(trainer *t) {
 
 /* A run that is over: its model is there, or is written again. */
 static hp_status finish_again(trainer *t) {
-  bool there = t->job.writes && trainer_is_exported(t->config.output_dir, &t->saves.with_model);
+  bool there =
+      t->job.writes && trainer_is_exported(t->config.output_dir, t->model.m, &t->saves.with_model);
   HP_TRY(hp_world_broadcast(&there, sizeof there));
   if (there) {
     log_info("%s: this run is finished (step %lld); nothing to do", t->config.output_dir,
@@ -391,7 +395,8 @@ hp_status trainer_run(const train_config *c) {
   if (!st && trains) t.at.steps = t.data.sets.order.steps;
   milestone_set_activity("hashing samples and the model's files");
   if (!st) st = agree_data(c, &t.data.sets);
-  if (!st) st = agree_model(c, !t.origin.found && !c->train_from_scratch);
+  bool loads = !t.origin.found || c->finetuning_type == TUNING_LORA;
+  if (!st) st = agree_model(c, loads && !c->train_from_scratch);
   milestone_set_activity("opening the model");
   if (!st) st = open_model(&t.config, &t.data.sets, t.at.steps, &t.model);
   if (!st) st = open_training(&t);

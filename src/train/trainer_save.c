@@ -5,6 +5,7 @@
 #include "base/milestone.h"
 #include "base/thread.h"
 #include "ckpt/weights.h"
+#include "model/adapter_files.h"
 #include "train/signals.h"
 #include "train/trainer_tensors.h"
 
@@ -19,6 +20,16 @@
 static hp_status print_config(const lm *m, hp_dtype type, str *out) {
   model_config_print(m->c.source.root, type, out);
   return str_status(out);
+}
+
+static const char *config_name(const lm *m) { return m->adapter ? ADAPTER_CONFIG : "config.json"; }
+
+/* The configuration of what is saved: of the model, or of the adapter. */
+static hp_status print_own_config(const trainer *t, hp_dtype type, str *out) {
+  const lm *m = t->model.m;
+  if (!m->adapter) return print_config(m, type, out);
+  bool turned = m->linears.len && m->linears.at[0].turned;
+  return adapter_print_config(m->adapter, t->config.model_name_or_path, turned, out);
 }
 
 /* What a resume needs besides tensors and history; what must not have changed comes first.  tuning:
@@ -133,7 +144,7 @@ static hp_status agree_save(void *context, hp_status mine) {
 enum { CONFIG, HISTORY, STATE, TEXTS };
 static hp_status print_texts(trainer *t, str text[TEXTS]) {
   char *tuning;
-  HP_TRY(print_config(t->model.m, HP_F32, &text[CONFIG]));
+  HP_TRY(print_own_config(t, HP_F32, &text[CONFIG]));
   run_log_print_state(&t->log, &text[HISTORY]);
   HP_TRY(str_status(&text[HISTORY]));
   HP_TRY(hp_device_tuning(t->model.d, &tuning));
@@ -147,7 +158,7 @@ static hp_status save(trainer *t, str text[TEXTS]) {
   checkpoint_text texts[OWN + MODEL_FILES_MAX];
   const model_files *with = &t->saves.with_model;
   HP_TRY(agree(print_texts(t, text)));
-  texts[0] = (checkpoint_text){"config.json", text[CONFIG].at, text[CONFIG].len};
+  texts[0] = (checkpoint_text){config_name(t->model.m), text[CONFIG].at, text[CONFIG].len};
   texts[1] = (checkpoint_text){"trainer_state.json", text[HISTORY].at, text[HISTORY].len};
   for (size_t i = 0; i < with->n; i++)
     texts[OWN + i] = (checkpoint_text){with->file[i].name, with->file[i].bytes, with->file[i].len};
@@ -327,10 +338,10 @@ hp_status trainer_save_last(trainer *t) {
 
 /* --- export ----------------------------------------------------------------------------------- */
 
-static hp_status export_config(const lm *m, hp_dtype type, const char *dir) {
+static hp_status export_config(const trainer *t, hp_dtype type, const char *dir) {
   str text = {0}, to = {0};
-  hp_status st = print_config(m, type, &text);
-  if (!st) st = path_join(&to, dir, "config.json");
+  hp_status st = print_own_config(t, type, &text);
+  if (!st) st = path_join(&to, dir, config_name(t->model.m));
   if (!st) st = file_write(to.at, text.at, text.len);
   str_free(&text);
   str_free(&to);
@@ -344,7 +355,7 @@ static hp_status export_once(trainer *t) {
   if (!st) st = trainer_tensors_export(&model, t->config.output_dir);
   trainer_tensors_free(&model);
   if (!st && t->job.writes) st = model_files_write(&t->saves.with_model, t->config.output_dir);
-  if (!st && t->job.writes) st = export_config(t->model.m, type, t->config.output_dir);
+  if (!st && t->job.writes) st = export_config(t, type, t->config.output_dir);
   if (!st && type != HP_F32)
     log_info("model written as %s%s; checkpoints keep f32", dtype_name(type),
              t->config.export_dtype == EXPORT_AUTO ? ", as the model that it started from" : "");
@@ -374,11 +385,14 @@ bool trainer_has_file(const char *dir, const char *name) {
   return there;
 }
 
-bool trainer_is_exported(const char *dir, const model_files *with) {
+bool trainer_is_exported(const char *dir, const lm *m, const model_files *with) {
   weights *w;
-  bool whole = trainer_has_file(dir, "config.json");
+  str path = {0};
+  bool whole = trainer_has_file(dir, config_name(m));
   for (size_t i = 0; whole && i < with->n; i++) whole = trainer_has_file(dir, with->file[i].name);
-  if (whole && (whole = !weights_open(dir, &w))) weights_free(w);
+  if (whole) whole = !path_join(&path, dir, m->adapter ? ADAPTER_WEIGHTS : "");
+  if (whole && (whole = !weights_open(path.at, &w))) weights_free(w);
+  str_free(&path);
   err_clear();
   return whole;
 }

@@ -121,9 +121,9 @@ hp_status trainer_export(trainer *t);
 /* At the end of a run: deletes the remains of saves that were interrupted, such as temporary files
  * and checkpoints beyond save_total_limit. */
 void trainer_tidy(trainer *t);
-/* Does dir hold a complete export: config.json, the files of `with`, and weights that can be
- * opened? The weights themselves are not read. */
-bool trainer_is_exported(const char *dir, const model_files *with);
+/* Does dir hold a complete export of m: its configuration, the files of `with`, and weights that
+ * can be opened? The weights themselves are not read. */
+bool trainer_is_exported(const char *dir, const lm *m, const model_files *with);
 /* Does the folder contain a file of that name? */
 bool trainer_has_file(const char *dir, const char *name);
 

@@ -2,6 +2,7 @@
 
 #include "base/dtype.h"
 #include "ckpt/weights.h"
+#include "model/adapter_files.h"
 #include "train/train_mesh.h"
 
 #include <string.h>
@@ -22,8 +23,9 @@ static hp_status add_tensor(trainer_tensors *x, const char *prefix, const lm_ten
   return HP_OK;
 }
 
-/* The first params of the model, and their tensors in files, under this prefix. */
-static hp_status add_all(trainer_tensors *x, const lm *m, size_t params, const char *prefix) {
+/* The first params of the model under this prefix, and their tensors in files under theirs. */
+static hp_status add_all(trainer_tensors *x, const lm *m, size_t params, const char *prefix,
+                         const char *in_files) {
   size_t before = x->n_on;
   for (size_t i = 0; i < params; i++) {
     const model_param *p = &m->params.at[i];
@@ -32,7 +34,7 @@ static hp_status add_all(trainer_tensors *x, const lm *m, size_t params, const c
     HP_TRY_MEM(x->on[x->n_on - 1].name);
   }
   for (size_t i = 0; i < m->tensors.len && m->tensors.at[i].param < params; i++)
-    HP_TRY(add_tensor(x, prefix, &m->tensors.at[i], before + m->tensors.at[i].param));
+    HP_TRY(add_tensor(x, in_files, &m->tensors.at[i], before + m->tensors.at[i].param));
   return HP_OK;
 }
 
@@ -47,7 +49,8 @@ static hp_status list_tensors(const train_config *c, const run_job *job, const r
   x->tensor = arena_alloc(&x->mem, m->m->tensors.len * n, sizeof *x->tensor);
   x->place = arena_alloc(&x->mem, m->m->tensors.len * n, sizeof *x->place);
   hp_status st = x->on && x->tensor && x->place ? HP_OK : HP_ERR_OOM;
-  for (size_t i = 0; i < n && !st; i++) st = add_all(x, m->m, params, prefix[i]);
+  for (size_t i = 0; i < n && !st; i++)
+    st = add_all(x, m->m, params, prefix[i], x->adapter ? ADAPTER_PREFIX : prefix[i]);
   if (st) trainer_tensors_free(x);
   return st;
 }
@@ -56,7 +59,9 @@ hp_status trainer_tensors_model(const train_config *c, const run_job *job, const
                                 trainer_tensors *out) {
   static const char *const prefix[] = {""};
   *out = (trainer_tensors){.is_model = true, .kind = "model", .file = "model.safetensors"};
-  return list_tensors(c, job, m, m->m->params.len, prefix, 1, out);
+  if (!m->m->adapter) return list_tensors(c, job, m, m->m->params.len, prefix, 1, out);
+  *out = (trainer_tensors){.adapter = true, .kind = "adapter_model", .file = ADAPTER_WEIGHTS};
+  return list_tensors(c, job, m, m->m->trained, prefix, 1, out);
 }
 
 hp_status trainer_tensors_states(const train_config *c, const run_job *job, const run_model *m,
@@ -149,24 +154,36 @@ static hp_status move_shards(trainer_tensors *x, const char *path,
   return st;
 }
 
-hp_status trainer_tensors_export(trainer_tensors *x, const char *dir) {
-  weights_options o = {.write = write_tensor, .ctx = x};
-  if (!x->writes) return give_shards(x);
-  hp_status st = weights_save(dir, x->tensor, x->n, &o);
-  err_report why;
-  err_take(st, &why); /* the others are not left waiting for the next tensor */
-  hp_status told = name_next(NO_MORE);
-  return st ? err_give(&why) : told;
-}
+/* As peft's files say of what framework they are. */
+static const st_pair metadata[] = {{"format", "pt"}};
 
 static hp_status save_global(trainer_tensors *x, const char *file) {
   st_writer w;
-  HP_TRY(st_writer_open(file, x->tensor, x->n, NULL, 0, &w));
+  HP_TRY(st_writer_open(file, x->tensor, x->n, metadata, x->adapter, &w));
   hp_status st = HP_OK;
   for (size_t i = 0; !st && i < x->n; i++) st = write_tensor(x, w.order[i], &w);
   if (!st) return st_writer_commit(&w);
   st_writer_abort(&w);
   return st;
+}
+
+static hp_status export_global(trainer_tensors *x, const char *dir) {
+  weights_options o = {.write = write_tensor, .ctx = x};
+  str path = {0};
+  if (x->is_model) return weights_save(dir, x->tensor, x->n, &o);
+  hp_status st = path_join(&path, dir, x->file);
+  if (!st) st = save_global(x, path.at);
+  str_free(&path);
+  return st;
+}
+
+hp_status trainer_tensors_export(trainer_tensors *x, const char *dir) {
+  if (!x->writes) return give_shards(x);
+  hp_status st = export_global(x, dir);
+  err_report why;
+  err_take(st, &why); /* the others are not left waiting for the next tensor */
+  hp_status told = name_next(NO_MORE);
+  return st ? err_give(&why) : told;
 }
 
 hp_status trainer_tensors_save(trainer_tensors *x, const char *dir) {
@@ -188,7 +205,7 @@ hp_dtype trainer_tensors_cast(trainer_tensors *x, const lm *m, int by) {
   hp_dtype most = HP_F32;
   for (size_t i = 0; i < x->n; i++) {
     st_tensor *s = &x->tensor[i];
-    hp_dtype type = by == EXPORT_AUTO ? m->tensors.at[i].stored : asked[by];
+    hp_dtype type = by != EXPORT_AUTO ? asked[by] : x->adapter ? HP_F32 : m->tensors.at[i].stored;
     count[type] += s->bytes / sizeof(float);
     s->bytes = s->bytes / sizeof(float) * dtype_size(type);
     s->dtype = st_dtype_from_hp(type);

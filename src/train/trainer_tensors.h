@@ -20,7 +20,8 @@ typedef struct {
 typedef struct {
   hp_device *d;
   bool writes;             /* files of global tensors */
-  bool is_model;           /* else states of the optimizer */
+  bool is_model;           /* else an adapter, or states of the optimizer */
+  bool adapter;            /* names of tensors in files are peft's */
   const char *kind, *file; /* "model", "model.safetensors" */
   bool sharded;            /* when they are saved */
   device_tensor *on;       /* on the device */
@@ -33,7 +34,7 @@ typedef struct {
   arena mem;
 } trainer_tensors;
 
-/* Parameters of the model; states of the optimizer, which may be none. */
+/* Parameters of the model, or of its adapter; states of the optimizer, which may be none. */
 hp_status trainer_tensors_model(const train_config *c, const run_job *job, const run_model *m,
                                 trainer_tensors *out);
 hp_status trainer_tensors_states(const train_config *c, const run_job *job, const run_model *m,

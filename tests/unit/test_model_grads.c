@@ -46,17 +46,22 @@ static void fill_param(net *x, const model_param *p) {
 /* Both rotary tables, which are f32 in the product too. */
 static void fill_tables(net *x) {
   float cos[T * 8], sin[T * 8];
+  if (!x->b.cos) return; /* learned positions */
   CHECK(x->c.rope.dims / 2 <= 8);
   rope_table(&x->c, T, T, cos, sin);
   ref_set(&x->ref, value(x, x->b.cos), cos);
   ref_set(&x->ref, value(x, x->b.sin), sin);
 }
 
-static void net_begin(net *x, const char *config, uint64_t seed) {
+static bool is_trained(const model_param *p) { return p->kind < PARAM_FIXED && !p->frozen; }
+
+/* An adapter of all linear layers, or NULL: all of the model is trained. */
+static void net_begin(net *x, const char *config, uint64_t seed, const adapter *a) {
   int32_t ids[T], positions[T], labels[T];
   *x = (net){.r = {.seed = seed}};
   CHECK_OK(model_config_parse(config, strlen(config), "config.json", &x->c));
-  lm m = {.c = x->c, .compute = HP_F32, .weights = HP_F32};
+  lm m = {.c = x->c, .compute = HP_F32, .weights = HP_F32, .adapter = (adapter *)(uintptr_t)a};
+  m.has_only = a != NULL;
   CHECK_OK(lm_graph_begin(&m, 1, T, NULL, T, &x->b));
   x->b.c = &x->c;
   hp_graph *g = x->b.g;
@@ -68,7 +73,7 @@ static void net_begin(net *x, const char *config, uint64_t seed) {
   x->grad = mem_calloc(n, sizeof *x->grad);
   CHECK(wrt && x->grad);
   for (size_t i = 0; i < n; i++)
-    if (x->b.params.at[i].kind < PARAM_FIXED) wrt[x->trained++] = x->b.params.at[i].tensor;
+    if (is_trained(&x->b.params.at[i])) wrt[x->trained++] = x->b.params.at[i].tensor;
   CHECK_OK(hp_grad(g, x->loss, wrt, (int)x->trained, x->grad));
   mem_free(wrt);
   CHECK_OK(ops_verify(g));
@@ -121,16 +126,48 @@ static void check_param(net *x, const model_param *p, hp_tensor grad) {
   mem_free(direction);
 }
 
-static void check_model(const char *config) {
+static void check_adapted(const char *config, const adapter *a) {
   for (uint64_t seed = 1; seed <= 3; seed++) {
     net x;
-    net_begin(&x, config, seed);
+    net_begin(&x, config, seed, a);
     size_t at = 0;
     for (size_t i = 0; i < x.b.params.len; i++)
-      if (x.b.params.at[i].kind < PARAM_FIXED) check_param(&x, &x.b.params.at[i], x.grad[at++]);
+      if (is_trained(&x.b.params.at[i])) check_param(&x, &x.b.params.at[i], x.grad[at++]);
     CHECK_EQ(at, x.trained);
+    if (a) CHECK_EQ(x.trained, 2 * a->modules.len);
     net_end(&x);
   }
+}
+
+static void check_model(const char *config) { check_adapted(config, NULL); }
+
+/* Of an adapter of all linear layers: gradients of A and B, and no others. */
+static void check_adapter(const char *config, size_t modules) {
+  const char *all[] = {"all"};
+  adapter_options o = {.rank = 2, .alpha = 3, .target = {all, 1}};
+  net x;
+  adapter *a;
+  net_begin(&x, config, 1, NULL);
+  adapter_subject s = {.linear = x.b.linears.at,
+                       .linears = x.b.linears.len,
+                       .head = x.c.family->head_name,
+                       .path = "model"};
+  CHECK_OK(adapter_create(&o, &s, &a));
+  CHECK_EQ(a->modules.len, modules);
+  net_end(&x);
+  check_adapted(config, a);
+  adapter_free(a);
+}
+
+TEST(gradients_of_an_adapter_of_llama_are_difference_quotients) {
+  check_adapter("{\"model_type\": \"llama\", " SIZES ", \"num_attention_heads\": 4, "
+                "\"num_key_value_heads\": 2, \"head_dim\": 6, \"attention_bias\": true}",
+                2 * 7);
+}
+TEST(gradients_of_an_adapter_of_gpt2_are_difference_quotients) {
+  check_adapter("{\"model_type\": \"gpt2\", \"vocab_size\": 11, \"n_embd\": 6, \"n_inner\": 10, "
+                "\"n_layer\": 2, \"n_head\": 2, \"n_positions\": 16}",
+                2 * 4);
 }
 
 TEST(gradients_of_llama_are_difference_quotients) {

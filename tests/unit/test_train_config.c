@@ -328,8 +328,8 @@ TEST(of_stages_and_methods_only_those_that_are_built_are_expected) {
               "finetuning_type oft is not built");
   str help = {0};
   train_config_print_help(&help);
-  CHECK(strstr(help.at, "one of pt, sft, rm, dpo, kto [") && strstr(help.at, "one of full ["));
-  CHECK(!strstr(help.at, "kto,") && !strstr(help.at, "!"));
+  CHECK(strstr(help.at, "one of pt, sft, rm, dpo, kto [") && strstr(help.at, "one of full, lora ["));
+  CHECK(!strstr(help.at, "ppo,") && !strstr(help.at, "!"));
   str_free(&help);
   tree_free(&source);
 }
@@ -453,8 +453,8 @@ TEST(shares_and_rates_have_the_ranges_they_can_have) {
 
 TEST(missing_keys_are_asked_for_with_what_to_write) {
   CHECK_FAILS(parse_only("stage: ppo"), "stage ppo is not built");
-  CHECK_FAILS(parse_only("stage: pt"), "lora (LlamaFactory's default) is not built; write "
-                                       "finetuning_type: full");
+  CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: freeze"), "freeze is not built; write "
+                                                                "finetuning_type: full");
   CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: full"), "model_name_or_path is missing");
   CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: full\nmodel_name_or_path: m"),
               "dataset is missing");

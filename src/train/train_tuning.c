@@ -1,0 +1,105 @@
+#include "train/train_tuning.h"
+
+#include "base/io.h"
+#include "model/adapter_files.h"
+
+#include <math.h>
+
+/* --- configuration ---------------------------------------------------------------------------- */
+
+static hp_status check_built(const train_config *c) {
+  static const char *const tuning[] = {"full", "freeze", "lora", "oft"};
+  if (c->finetuning_type == TUNING_FULL || c->finetuning_type == TUNING_LORA) return HP_OK;
+  TREE_FAIL(train_config_at(c, KEY_finetuning_type),
+            "finetuning_type %s is not built; write finetuning_type: full or lora",
+            tuning[c->finetuning_type]);
+}
+
+/* Keys that change something with finetuning_type lora alone, as LlamaFactory refuses them. */
+static hp_status refuse_lora_keys(const train_config *c) {
+  static const int keys[] = {KEY_adapter_name_or_path, KEY_use_rslora};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    const tree_node *n = c->at[keys[i]];
+    if (!n || (n->kind == TREE_BOOL && !n->boolean)) continue;
+    TREE_FAIL(n,
+              "it belongs to finetuning_type lora; leave it out, or write finetuning_type: lora");
+  }
+  return HP_OK;
+}
+
+static hp_status note_lora_keys(train_config *c) {
+  static const int keys[] = {KEY_lora_rank,     KEY_lora_alpha,        KEY_lora_dropout,
+                             KEY_lora_target,   KEY_additional_target, KEY_create_new_adapter,
+                             KEY_adapter_folder};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (c->at[keys[i]])
+      HP_TRY(train_config_note(c, "%s: without effect: it belongs to finetuning_type lora",
+                               train_key_get(keys[i])->name));
+  return HP_OK;
+}
+
+static hp_status decide_lora(train_config *c) {
+  HP_TRY(train_config_split(c, c->adapter_name_or_path, &c->is.adapters));
+  HP_TRY(train_config_split(c, c->lora_target, &c->is.lora_target));
+  HP_TRY(train_config_split(c, c->additional_target, &c->is.additional));
+  if (!(c->lora_dropout < 1))
+    TREE_FAIL(c->at[KEY_lora_dropout], "%g; expected less than 1", c->lora_dropout);
+  if (!c->is.lora_target.n)
+    TREE_FAIL(train_config_at(c, KEY_lora_target), "is empty; write all, or names of modules");
+  return HP_OK;
+}
+
+hp_status train_tuning_decide(train_config *c) {
+  HP_TRY(check_built(c));
+  if (c->finetuning_type == TUNING_LORA) return decide_lora(c);
+  HP_TRY(refuse_lora_keys(c));
+  return note_lora_keys(c);
+}
+
+/* --- the model -------------------------------------------------------------------------------- */
+
+hp_status train_tuning_folder(const train_config *c, size_t i, str *out) {
+  if (c->adapter_folder) return path_join(out, c->is.adapters.at[i], c->adapter_folder);
+  str_clear(out);
+  str_add(out, c->is.adapters.at[i]);
+  return str_status(out);
+}
+
+static hp_status open_adapter(const train_config *c, const lm *m, size_t i, adapter_file **out) {
+  str dir = {0};
+  adapter_subject s = lm_subject(m);
+  hp_status st = train_tuning_folder(c, i, &dir);
+  if (!st) st = adapter_file_open(dir.at, &s, out);
+  str_free(&dir);
+  return st;
+}
+
+/* A failure of the options is one of lora_target's line. */
+static hp_status set_new_adapter(const train_config *c, lm *m) {
+  adapter_options o = {.rank = c->lora_rank,
+                       .alpha = c->lora_alpha == TRAIN_NONE ? 2 * (double)c->lora_rank
+                                                            : (double)c->lora_alpha,
+                       .dropout = c->lora_dropout,
+                       .rslora = c->use_rslora,
+                       .target = {c->is.lora_target.at, c->is.lora_target.n},
+                       .whole = {c->is.additional.at, c->is.additional.n},
+                       .seed = (uint64_t)c->seed};
+  adapter_subject s = lm_subject(m);
+  adapter *a;
+  HP_TRY(adapter_create(&o, &s, &a));
+  return lm_set_adapter(m, a);
+}
+
+hp_status train_tuning_apply(const train_config *c, lm *m) {
+  const train_names *all = &c->is.adapters;
+  adapter_file *f;
+  if (c->finetuning_type != TUNING_LORA) return HP_OK;
+  bool anew = c->create_new_adapter || !all->n;
+  for (size_t i = 0; i + !anew < all->n; i++) {
+    HP_TRY(open_adapter(c, m, i, &f));
+    HP_TRY(lm_merge(m, f));
+  }
+  if (anew) return set_new_adapter(c, m);
+  HP_TRY(open_adapter(c, m, all->n - 1, &f));
+  return lm_set_adapter_file(m, f);
+}

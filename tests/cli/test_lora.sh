@@ -1,0 +1,129 @@
+# Adapters: trained, saved as peft does, resumed, merged; refusals.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+. "$ROOT/tests/cli/model_lib.sh"
+
+make_job base <<END
+max_steps: 8
+END
+sed -i 's/^max_steps: 20$//' base/job.yaml
+"$HYPER" train base/job.yaml >/dev/null 2>&1 || exit 1
+# lora DIR [KEY: VALUE lines]: DIR/job.yaml trains an adapter of that model into DIR/out.
+lora() {
+  mkdir -p "$1"
+  sed "/^train_from_scratch/d; s|base/model|base/out|; s|base/out\$|base/out|; s/finetuning_type: full/finetuning_type: lora/
+       s|^output_dir: .*|output_dir: $1/out|; s/^max_steps: 8/max_steps: 10/" base/job.yaml > "$1/job.yaml"
+  echo "lora_rank: 4" >> "$1/job.yaml"
+  cat >> "$1/job.yaml"
+}
+adapter_of() { cat "$1/adapter_model.safetensors"; }
+
+it "trains an adapter of all linear layers, and writes peft's files"
+lora a </dev/null
+run train a/job.yaml
+exit_is 0
+[ -e a/out/model.safetensors ] && fail "the frozen weights were written"
+[ -e a/out/checkpoint-5/model.safetensors ] && fail "a checkpoint has the frozen weights"
+json a/out/adapter_config.json peft_type > have; grep -q LORA have || fail "adapter_config.json has no peft_type"
+[ "$(json a/out/adapter_config.json r)" = 4 ] || fail "r is not 4"
+[ "$(json a/out/adapter_config.json lora_alpha)" = 8 ] || fail "lora_alpha is not twice the rank"
+[ "$(tensors a/out/adapter_model.safetensors | wc -l)" = 28 ] || fail "expected A and B of 14 layers"
+tensors a/out/adapter_model.safetensors | grep -q \
+  '^base_model.model.model.layers.1.mlp.down_proj.lora_A.weight F32 \[4, 48\]$' || fail "no such A"
+tensors a/out/adapter_model.safetensors | grep -q \
+  '^base_model.model.model.layers.1.self_attn.k_proj.lora_B.weight F32 \[16, 4\]$' || fail "no such B"
+[ "$(tensors a/out/checkpoint-10/optimizer.safetensors | wc -l)" = 56 ] || fail "optimizer state of more than the adapter"
+
+it "continues from its checkpoint with the same bits"
+lora b </dev/null
+run train b/job.yaml max_steps=10 resume_from_checkpoint=a/out/checkpoint-5
+exit_is 0
+same_file a/out/adapter_model.safetensors b/out/adapter_model.safetensors
+same_file a/out/checkpoint-10/optimizer.safetensors b/out/checkpoint-10/optimizer.safetensors
+
+it "refuses to continue with another rank, and says so"
+run train a/job.yaml lora_rank=2 max_steps=12
+exit_is 2
+err_has "lora_rank 4 -> 2"
+
+it "trains on the adapter of adapter_name_or_path"
+lora c <<END
+adapter_name_or_path: a/out
+END
+run train c/job.yaml
+exit_is 0
+cmp -s a/out/adapter_model.safetensors c/out/adapter_model.safetensors && fail "nothing was trained"
+[ "$(json c/out/adapter_config.json lora_alpha)" = 8 ] || fail "lora_alpha is not the adapter's"
+
+it "merges all but the last of several adapters, and all with create_new_adapter"
+lora d <<END
+adapter_name_or_path: a/out,c/out
+max_steps: 1
+END
+sed -i '/^max_steps: 10$/d' d/job.yaml
+run train d/job.yaml
+exit_is 0
+run train d/job.yaml output_dir=d/new create_new_adapter=true lora_rank=2
+exit_is 0
+[ "$(json d/new/adapter_config.json r)" = 2 ] || fail "the new adapter has another rank"
+
+it "with dropout it gives the same bits again, and other ones than without"
+lora e <<END
+lora_dropout: 0.3
+END
+run train e/job.yaml
+exit_is 0
+run train e/job.yaml output_dir=e/again
+same_file e/out/adapter_model.safetensors e/again/adapter_model.safetensors
+cmp -s a/out/adapter_model.safetensors e/out/adapter_model.safetensors && fail "dropout changed nothing"
+
+it "accumulates micro-batches, and keeps to a memory limit, with the same bits"
+lora f <<END
+gradient_accumulation_steps: 2
+END
+run train f/job.yaml
+exit_is 0
+run train f/job.yaml output_dir=f/limited memory_limit=90%
+exit_is 0
+same_file f/out/adapter_model.safetensors f/limited/adapter_model.safetensors
+
+it "with bf16 keeps frozen weights in bf16 and the adapter in f32"
+lora g <<END
+bf16: true
+END
+run train g/job.yaml
+exit_is 0
+tensors g/out/adapter_model.safetensors | grep -qv ' F32 ' && fail "the adapter is not f32"
+
+it "plans gradients and optimizer state of the adapter alone"
+run explain a/job.yaml memory --json gradient_accumulation_steps=2
+exit_is 0
+cp out lora.json
+run explain base/job.yaml memory --json gradient_accumulation_steps=2
+exit_is 0
+numbers=$(tensors a/out/adapter_model.safetensors | sed 's/.*\[\(.*\), \(.*\)\]/\1 \2/' | awk '{ n += $1 * $2 } END { print 4 * n }')
+[ "$(json lora.json model_gradient_bytes)" = "$numbers" ] || fail "gradients of more than the adapter's $numbers bytes"
+[ "$(json lora.json model_optimizer_bytes)" = $((2 * numbers)) ] || fail "optimizer state of more than the adapter"
+[ "$(json out model_optimizer_bytes)" -gt $((8 * numbers)) ] || fail "a full run is expected to have more"
+
+it "refuses what does not fit, by key"
+run train a/job.yaml output_dir=x lora_target=q_proj,w_proj
+exit_is 2
+err_has "lora_target \"w_proj\" matches no linear layer"
+err_has "it has: q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"
+run train a/job.yaml output_dir=x lora_rank=17
+exit_is 2
+err_has "lora_rank 17 is above the dims of \"model.layers.0.self_attn.k_proj\""
+run train a/job.yaml output_dir=x finetuning_type=full adapter_name_or_path=a/out
+exit_is 2
+err_has "belongs to finetuning_type lora"
+run train a/job.yaml output_dir=x adapter_name_or_path=nowhere
+exit_is 2
+err_has "nowhere/adapter_config.json"
+[ ! -e x ] || fail "a refused run left a folder"
+mkdir other && cp a/out/adapter_config.json other/
+sed 's/layers.1.mlp/layers.9.mlp/g' a/out/adapter_model.safetensors > other/adapter_model.safetensors
+run train a/job.yaml output_dir=x adapter_name_or_path=other
+exit_is 2
+err_has "other/adapter_model.safetensors: tensor \"base_model.model.model.layers.9.mlp"
+err_has "expected an adapter of this model"
