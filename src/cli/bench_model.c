@@ -3,6 +3,7 @@
 #include "base/thread.h"
 #include "cli/bench.h"
 #include "cli/bench_limit.h"
+#include "model/lm_adapter.h"
 #include "model/strategy.h"
 #include "rt/device_mesh.h"
 #include "rt/op_times.h"
@@ -48,7 +49,8 @@ static hp_status open_model(const bench_args *a, bool training, const cli_work *
   hp_status st = lm_create(a->m.model, *d, &lo, m);
   if (!st) {
     (*m)->groups = strategy_batch_shards(&s);
-    st = strategy_apply(&s, *m, *d);
+    if (a->m.adapter) st = lm_open_adapter_list(*m, a->m.adapter, training);
+    if (!st) st = strategy_apply(&s, *m, *d);
     if (!st) strategy_tell_rows(&s, bench_batch(a, training ? 4 : 1), 0);
     if (!st) st = cli_resolve_limit(&a->m, *m, w);
     if (!st && has_weights(a->m.model)) st = lm_load(*m, a->m.model);

@@ -5,7 +5,7 @@
 #include "base/str.h"
 #include "base/yaml.h"
 #include "comm/world.h"
-#include "model/lm.h"
+#include "model/lm_adapter.h"
 #include "model/strategy.h"
 #include "model/tier_options.h"
 #include "train/memory_limit.h"
@@ -440,7 +440,8 @@ hp_status cli_open_model(const model_options *o, bool training, const cli_work *
   hp_status st = lm_create(o->model, *d, &lo, &m);
   if (!st) {
     m->groups = strategy_batch_shards(&s);
-    st = strategy_apply(&s, m, *d);
+    if (o->adapter) st = lm_open_adapter_list(m, o->adapter, training);
+    if (!st) st = strategy_apply(&s, m, *d);
     if (!st) st = cli_resolve_limit(o, m, w);
     if (!st) st = lm_load(m, o->model);
     if (st) lm_free(m);

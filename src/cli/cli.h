@@ -82,14 +82,16 @@ void cli_put_text(const char *text, size_t n);
 /* --- options shared by every verb that runs a model --------------------------------------- */
 
 typedef struct {
-  const char *model, *dtype, *strategy, *deterministic, *cluster, *engine, *offload, *flash,
-      *offload_policy;
+  const char *model, *adapter, *dtype, *strategy, *deterministic, *cluster, *engine, *offload,
+      *flash, *offload_policy;
   int64_t threads, devices, seed;
   uint64_t memory_limit, flash_limit, host_limit;
   bool json;
 } model_options;
 #define MODEL_OPTIONS(o)                                                                           \
   {"--model", CLI_TEXT, &(o).model, "DIR", "Hugging Face checkpoint folder"},                      \
+      {"--adapter", CLI_TEXT, &(o).adapter, "DIR,..",                                              \
+       "adapters in peft's files, which are merged into the weights"},                             \
       {"--dtype", CLI_TEXT, &(o).dtype, "f32|bf16", "dtype of matrix products (default: f32)"},    \
       {"--threads", CLI_INT, &(o).threads, "N", "threads (default: all cores)"},                   \
       {"--devices", CLI_COUNT, &(o).devices, "N",                                                  \

@@ -184,7 +184,8 @@ static int run_logits(int argc, char **argv, bool grads) {
   const cli_spec grads_spec =
       {"hyper grads --model DIR --tokens 1,2,3 --out F.safetensors",
        "Writes \"loss\" (mean of the next-token losses) and \"grad.NAME\" of every\n"
-       "parameter in f32; tied weights once, under the embedding's name.",
+       "parameter in f32; tied weights once, under the embedding's name.  With --adapter, of the\n"
+       "parameters of the last adapter alone, which is applied and not merged.",
        "hyper grads --model models/tiny --tokens 1,403,407 --out grads.safetensors", option,
        n_options};
   if (argc > 256) return cli_usage(argv[0], "too many arguments");

@@ -5,21 +5,14 @@
 #include "ckpt/manifest.h"
 #include "ckpt/weights.h"
 #include "model/adapter_files.h"
-#include "model/lm.h"
+#include "model/lm_files.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The place of a tensor of the model in the files: elements of t from `first` on. */
-typedef struct {
-  const st_tensor *t;
-  size_t first;
-  uint64_t place; /* of the first element of t */
-} source;
-
 /* The place of element i in the order of the files. */
-static uint64_t place_of(const source *s, size_t i) {
+static uint64_t place_of(const lm_place *s, size_t i) {
   return s->place + (s->first + i) * (st_dtype_bits(s->t->dtype) / 8);
 }
 
@@ -75,7 +68,7 @@ static hp_status check_shape(const lm *m, const st_tensor *t, const hp_shape *wa
 
 /* The same under the name of other versions: a stack is one tensor there, which may contain rows
  * of other stacks. */
-static hp_status find_alias(const lm *m, const weights *w, const lm_tensor *want, source *out) {
+static hp_status find_alias(const lm *m, const weights *w, const lm_tensor *want, lm_place *out) {
   const model_param *p = &m->params.at[want->param];
   const st_tensor *t = *p->alias ? find_tensor(w, p->alias) : NULL;
   if (!t) return HP_OK;
@@ -84,14 +77,14 @@ static hp_status find_alias(const lm *m, const weights *w, const lm_tensor *want
   size_t row = (size_t)shape.dim[rows + 1], part = want->at / (row * (size_t)shape.dim[rows]);
   if (p->alias_rows) shape.dim[rows] = p->alias_rows;
   HP_TRY(check_shape(m, t, &shape));
-  *out = (source){t, (part * (size_t)shape.dim[rows] + (size_t)p->alias_row) * row, 0};
+  *out = (lm_place){t, (part * (size_t)shape.dim[rows] + (size_t)p->alias_row) * row, 0};
   return HP_OK;
 }
 
 /* A tensor of the model in the files; refused by name if it is missing or differs from
  * config.json. */
-static hp_status find_source(const lm *m, const weights *w, const lm_tensor *want, source *out) {
-  *out = (source){.t = find_tensor(w, want->name)};
+static hp_status find_source(const lm *m, const weights *w, const lm_tensor *want, lm_place *out) {
+  *out = (lm_place){.t = find_tensor(w, want->name)};
   if (!out->t) out->t = find_tied_tensor(m, w, want->name);
   if (out->t) HP_TRY(check_shape(m, out->t, &want->shape));
   else HP_TRY(find_alias(m, w, want, out));
@@ -110,44 +103,47 @@ static hp_status find_source(const lm *m, const weights *w, const lm_tensor *wan
 typedef struct {
   const lm *m;
   weights *w;
-  source *from;
+  lm_place *from;
 } loading;
 
-/* Elements with what the merged adapters make of them, in f32, then as the parameter's type. */
-static hp_status merge_elements(const lm *m, const source *s, const lm_tensor *t, size_t first,
-                                size_t n, char *to) {
-  enum { PIECE = 512 };
-  hp_dtype want = m->params.at[t->param].dtype;
-  float x[PIECE];
-  for (size_t done = 0, some; done < n; done += some, to += some * dtype_size(want)) {
-    some = n - done < PIECE ? n - done : PIECE;
-    HP_TRY(weights_read(s->t, s->first + first + done, some, HP_F32, x));
-    for (size_t i = 0; i < m->merged.len; i++)
-      if (adapter_file_changes(m->merged.at[i], t->name))
-        HP_TRY(adapter_file_merge(m->merged.at[i], t->name, first + done, some, x));
-    HP_TRY(dtype_convert(want, to, HP_F32, x, some));
-  }
-  return HP_OK;
-}
-
-static bool is_merged(const lm *m, const lm_tensor *t) {
+bool lm_is_merged(const lm *m, const lm_tensor *t) {
   for (size_t i = 0; i < m->merged.len; i++)
     if (adapter_file_changes(m->merged.at[i], t->name)) return true;
   return false;
 }
 
+hp_status lm_read_merged(const lm *m, const lm_place *from, const lm_tensor *t, size_t first,
+                         size_t n, float *x) {
+  HP_TRY(weights_read(from->t, from->first + first, n, HP_F32, x));
+  for (size_t i = 0; i < m->merged.len; i++)
+    if (adapter_file_changes(m->merged.at[i], t->name))
+      HP_TRY(adapter_file_merge(m->merged.at[i], t->name, first, n, x));
+  return HP_OK;
+}
+
+/* The same as the parameter's type. */
+static hp_status load_merged(const lm *m, const lm_place *from, const lm_tensor *t, size_t first,
+                             size_t n, char *to) {
+  enum { PIECE = 512 };
+  hp_dtype want = m->params.at[t->param].dtype;
+  float x[PIECE];
+  for (size_t done = 0, some; done < n; done += some, to += some * dtype_size(want)) {
+    some = n - done < PIECE ? n - done : PIECE;
+    HP_TRY(lm_read_merged(m, from, t, first + done, some, x));
+    HP_TRY(dtype_convert(want, to, HP_F32, x, some));
+  }
+  return HP_OK;
+}
+
 static hp_status load_source(void *ctx, const lm_tensor *t, size_t first, size_t n, void *room,
                              const void **at) {
   const loading *l = ctx;
-  const source *s = &l->from[t - l->m->tensors.at];
+  const lm_place *s = &l->from[t - l->m->tensors.at];
   hp_dtype want = l->m->params.at[t->param].dtype, have;
   weights_wait(l->w, place_of(s, first + n));
-  if (is_merged(l->m, t)) {
-    *at = room;
-    return merge_elements(l->m, s, t, first, n, room);
-  }
-  first += s->first;
   *at = room;
+  if (lm_is_merged(l->m, t)) return load_merged(l->m, s, t, first, n, room);
+  first += s->first;
   if (!st_dtype_to_hp(s->t->dtype, &have) || have != want)
     return weights_read(s->t, first, n, want, room);
   *at = s->t->data + first * dtype_size(want);
@@ -253,8 +249,7 @@ static uint64_t count_params_bytes(const lm *m) {
   return bytes;
 }
 
-static hp_status load_all(lm *m, weights *w, source *from, map *known) {
-  /* all are checked before any memory is allocated */
+static hp_status find_places(lm *m, const weights *w, lm_place *from, map *known) {
   for (size_t i = 0; i < m->tensors.len; i++) {
     lm_tensor *t = &m->tensors.at[i];
     t->stored = HP_F32;
@@ -264,7 +259,19 @@ static hp_status load_all(lm *m, weights *w, source *from, map *known) {
   }
   HP_TRY(check_tied(m, w));
   HP_TRY(collect_known_names(m, known));
-  HP_TRY(check_unused(m, w, known));
+  return check_unused(m, w, known);
+}
+
+hp_status lm_find_places(lm *m, const weights *w, lm_place *from) {
+  map known = {0};
+  hp_status st = find_places(m, w, from, &known);
+  map_free(&known);
+  return st;
+}
+
+static hp_status load_all(lm *m, weights *w, lm_place *from) {
+  /* all are checked before any memory is allocated */
+  HP_TRY(lm_find_places(m, w, from));
   HP_TRY(lm_make_params(m));
   weights_read_ahead(w, count_params_bytes(m));
   turn *turns = mem_calloc(m->params.len, sizeof *turns);
@@ -304,15 +311,13 @@ static hp_status start_check(manifest_check *check) {
 
 static hp_status load_global(lm *m, const char *dir, manifest_check *check) {
   weights *w;
-  map known = {0};
   HP_TRY(weights_open(dir, &w));
   weights_claim(w, check);
-  source *from = mem_calloc(m->tensors.len, sizeof *from);
+  lm_place *from = mem_calloc(m->tensors.len, sizeof *from);
   hp_status st = from ? start_check(check) : HP_ERR_OOM;
-  if (!st) st = load_all(m, w, from, &known);
+  if (!st) st = load_all(m, w, from);
   if (!st) st = weights_give(w, check);
   mem_free(from);
-  map_free(&known);
   weights_free(w);
   return st;
 }

@@ -210,12 +210,17 @@ static hp_status take_map(train_config *c, const tree_node *block, int from, int
   return HP_OK;
 }
 
-static hp_status parse(train_config *c) {
+static hp_status parse_keys(train_config *c) {
   for (int k = 0; k < KEY_COUNT; k++)
     if (train_key_get(k)->status == TRAIN_USED) HP_TRY(set_default(c, train_key_get(k)));
   HP_TRY(take_map(c, c->root, 0, KEY_TOP_COUNT));
   if (c->hyper_parallel)
     HP_TRY(train_config_keep(c, take_map(c, c->hyper_parallel, KEY_TOP_COUNT, KEY_COUNT)));
+  return HP_OK;
+}
+
+static hp_status parse(train_config *c) {
+  HP_TRY(parse_keys(c));
   return train_config_decide(c);
 }
 
@@ -228,18 +233,34 @@ hp_status train_config_parse(const tree_node *root, train_config *out) {
   return st;
 }
 
+static hp_status read_file(const char *path, const char *const *override, int n, train_config *c) {
+  yaml_repeats repeats = {0};
+  hp_status st = path ? yaml_load_config(path, &c->file, &repeats)
+                      : json_parse("{}", 2, "command line", &c->file);
+  c->root = c->file.root;
+  for (size_t i = 0; i < repeats.len && !st; i++)
+    st = train_config_keep(c, yaml_repeat_error(repeats.at[i]));
+  vec_free(&repeats);
+  for (int i = 0; i < n && !st; i++)
+    st = train_config_keep(c, yaml_override(&c->file, override[i], i + 1));
+  return st;
+}
+
+hp_status train_config_read(const char *path, const char *const *override, int n,
+                            train_config *out) {
+  train_config c = {.root = NULL};
+  hp_status st = read_file(path, override, n, &c);
+  if (!st) st = parse_keys(&c);
+  if (!st) st = train_config_report_errors(&c);
+  if (st) train_config_free(&c);
+  else *out = c;
+  return st;
+}
+
 hp_status train_config_load(const char *path, const char *const *override, int n, bool reads_data,
                             train_config *out) {
   train_config c = {.root = NULL};
-  yaml_repeats repeats = {0};
-  hp_status st = path ? yaml_load_config(path, &c.file, &repeats)
-                      : json_parse("{}", 2, "command line", &c.file);
-  c.root = c.file.root;
-  for (size_t i = 0; i < repeats.len && !st; i++)
-    st = train_config_keep(&c, yaml_repeat_error(repeats.at[i]));
-  vec_free(&repeats);
-  for (int i = 0; i < n && !st; i++)
-    st = train_config_keep(&c, yaml_override(&c.file, override[i], i + 1));
+  hp_status st = read_file(path, override, n, &c);
   if (!st) st = parse(&c);
   if (!st) st = train_paths_check(&c, reads_data);
   if (!st) st = train_config_report_errors(&c);

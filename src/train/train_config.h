@@ -35,6 +35,7 @@ typedef enum {
   GROUP_TRAIN,
   GROUP_EVAL,
   GROUP_DEVICE,
+  GROUP_EXPORT,
   GROUP_PARALLEL,
   GROUP_NONE
 } train_group;
@@ -222,6 +223,9 @@ const char *train_key_choice(const char *choices, int i, size_t *len);
  * data is read.  The message of several errors is a numbered list.  On failure out is untouched;
  * free with train_config_free. */
 hp_status train_config_load(const char *path, const char *const *override, int n, bool reads_data,
+                            train_config *out);
+/* The same for `hyper export`, which takes a few of the keys: checks each by itself alone. */
+hp_status train_config_read(const char *path, const char *const *override, int n,
                             train_config *out);
 /* The same from a tree that outlives the config. */
 hp_status train_config_parse(const tree_node *root, train_config *out);

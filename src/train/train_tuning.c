@@ -1,7 +1,7 @@
 #include "train/train_tuning.h"
 
 #include "base/io.h"
-#include "model/adapter_files.h"
+#include "model/lm_adapter.h"
 
 #include <math.h>
 
@@ -49,7 +49,16 @@ static hp_status decide_lora(train_config *c) {
   return HP_OK;
 }
 
+static hp_status note_export_keys(train_config *c) {
+  for (int k = 0; k < KEY_COUNT; k++)
+    if (train_key_get(k)->group == GROUP_EXPORT && c->at[k])
+      HP_TRY(train_config_note(c, "%s: without effect: it belongs to hyper export",
+                               train_key_get(k)->name));
+  return HP_OK;
+}
+
 hp_status train_tuning_decide(train_config *c) {
+  HP_TRY(note_export_keys(c));
   HP_TRY(check_built(c));
   if (c->finetuning_type == TUNING_LORA) return decide_lora(c);
   HP_TRY(refuse_lora_keys(c));
@@ -65,16 +74,15 @@ hp_status train_tuning_folder(const train_config *c, size_t i, str *out) {
   return str_status(out);
 }
 
-static hp_status open_adapter(const train_config *c, const lm *m, size_t i, adapter_file **out) {
+static hp_status open_adapter(const train_config *c, lm *m, size_t i, bool keep) {
   str dir = {0};
-  adapter_subject s = lm_subject(m);
   hp_status st = train_tuning_folder(c, i, &dir);
-  if (!st) st = adapter_file_open(dir.at, &s, out);
+  const char *at = dir.at;
+  if (!st) st = lm_open_adapters(m, &at, 1, keep);
   str_free(&dir);
   return st;
 }
 
-/* A failure of the options is one of lora_target's line. */
 static hp_status set_new_adapter(const train_config *c, lm *m) {
   adapter_options o = {.rank = c->lora_rank,
                        .alpha = c->lora_alpha == TRAIN_NONE ? 2 * (double)c->lora_rank
@@ -92,14 +100,8 @@ static hp_status set_new_adapter(const train_config *c, lm *m) {
 
 hp_status train_tuning_apply(const train_config *c, lm *m) {
   const train_names *all = &c->is.adapters;
-  adapter_file *f;
   if (c->finetuning_type != TUNING_LORA) return HP_OK;
   bool anew = c->create_new_adapter || !all->n;
-  for (size_t i = 0; i + !anew < all->n; i++) {
-    HP_TRY(open_adapter(c, m, i, &f));
-    HP_TRY(lm_merge(m, f));
-  }
-  if (anew) return set_new_adapter(c, m);
-  HP_TRY(open_adapter(c, m, all->n - 1, &f));
-  return lm_set_adapter_file(m, f);
+  for (size_t i = 0; i < all->n; i++) HP_TRY(open_adapter(c, m, i, !anew && i + 1 == all->n));
+  return anew ? set_new_adapter(c, m) : HP_OK;
 }

@@ -106,6 +106,61 @@ numbers=$(tensors a/out/adapter_model.safetensors | sed 's/.*\[\(.*\), \(.*\)\]/
 [ "$(json lora.json model_optimizer_bytes)" = $((2 * numbers)) ] || fail "optimizer state of more than the adapter"
 [ "$(json out model_optimizer_bytes)" -gt $((8 * numbers)) ] || fail "a full run is expected to have more"
 
+it "merges an adapter in every command that runs a model"
+TOKENS=3,1,4,1,5,9,2,6
+run logits --model base/out --tokens $TOKENS --out plain.st
+exit_is 0
+run logits --model base/out --adapter a/out --tokens $TOKENS --out merged.st
+exit_is 0
+cmp -s plain.st merged.st && fail "the adapter changed nothing"
+run logits --model base/out --adapter a/out,c/out --tokens $TOKENS --out both.st
+exit_is 0
+cmp -s both.st merged.st && fail "the second adapter changed nothing"
+run eval --model base/out --adapter a/out --tokens $TOKENS --json
+exit_is 0
+run generate --model base/out --adapter a/out --tokens $TOKENS --max-new-tokens 4 --json
+exit_is 0
+run grads --model base/out --adapter a/out --tokens $TOKENS --out grads.st
+exit_is 0
+[ "$(tensors grads.st | wc -l)" = 29 ] || fail "expected the loss and gradients of 28 tensors"
+tensors grads.st | grep -q '^grad.model.layers.0.mlp.up_proj.lora_B.weight F32' || fail "no gradient of B"
+run logits --model base/out --adapter a/out --devices 2 --strategy tp=2 --tokens $TOKENS --out two.st
+exit_is 0
+
+it "exports the merged model as a folder, with LlamaFactory's keys"
+write merge.yaml <<END
+model_name_or_path: base/out
+adapter_name_or_path: a/out
+template: llama3
+finetuning_type: lora
+export_dir: merged
+export_size: 2
+export_device: cpu
+export_legacy_format: false
+END
+run export merge.yaml
+exit_is 0
+run logits --model merged --tokens $TOKENS --out exported.st
+exit_is 0
+same_file merged.st exported.st
+[ -s merged/tokenizer.json ] || fail "no tokenizer"
+tensors base/out/model.safetensors > names
+tensors_are merged/model.safetensors < names
+run export merge.yaml infer_dtype=bfloat16 export_dir=half
+exit_is 0
+[ "$(json half/config.json dtype)" = bfloat16 ] || fail "config.json has another dtype"
+tensors half/model.safetensors | grep -qv ' BF16 ' && fail "not all tensors are bf16"
+run export merge.yaml export_dir=base/out
+exit_is 2
+err_has "is the folder of model_name_or_path"
+run export merge.yaml export_quantization_bit=4
+exit_is 2
+err_has "quantized exports are not built"
+sed -i '/^export_dir/d' merge.yaml
+run export merge.yaml
+exit_is 2
+err_has "export_dir is missing"
+
 it "refuses what does not fit, by key"
 run train a/job.yaml output_dir=x lora_target=q_proj,w_proj
 exit_is 2

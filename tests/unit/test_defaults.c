@@ -20,6 +20,8 @@
 static const char top[] =
     " model_name_or_path=null train_from_scratch=false template=null moe_aux_loss_coef=null"
     " adapter_name_or_path=null adapter_folder=null additional_target=null create_new_adapter=false"
+    " export_dir=null export_size=5 infer_dtype=auto export_legacy_format=false"
+    " export_quantization_bit=null export_hub_model_id=null"
     " lora_alpha=null lora_dropout=0.0 lora_rank=8 lora_target=all use_rslora=false"
     " stage=sft finetuning_type=lora do_train=null do_eval=false dataset=null eval_dataset=null"
     " dataset_dir=data cutoff_len=2048 packing=null max_samples=null val_size=0.0"

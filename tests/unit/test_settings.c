@@ -103,7 +103,9 @@ static const char free_keys[] =
     " do_eval eval_on_each_dataset eval_on_start metric_for_best_model greater_is_better"
     " logging_strategy logging_steps logging_first_step save_strategy save_steps save_total_limit "
     "max_failed_saves save_only_model"
-    " export_dtype plot_loss report_to logging_dir run_name include_num_input_tokens_seen"
+    " export_dir export_size infer_dtype export_legacy_format export_quantization_bit"
+    " export_hub_model_id export_dtype plot_loss report_to logging_dir run_name "
+    "include_num_input_tokens_seen"
     " disable_tqdm output_dir dataset_dir"
     /* how the machine does it, with the same bits */
     " gradient_checkpointing disable_gradient_checkpointing threads memory_limit deepspeed offload"
