@@ -111,11 +111,40 @@ static const tensor_cut *cut_of(const model_family *f, const model_param *p) {
   return NULL;
 }
 
-/* What shards dim d of a param: the family's dim by tp and the other one of a matrix by tp_y; of
- * experts [E,n,k] the first by ep, the family's by etp. */
-static char find_letter(const tensor_cut *c, const model_param *p, int d) {
-  if (p->shape.rank == 3) return d == 0 ? 'E' : c && c->dim == d ? 'F' : '-';
-  return !c ? '-' : c->dim == d ? 'X' : 'Y';
+/* What shards a dim, and in which units. */
+typedef struct {
+  char letter;
+  cut_unit unit;
+} dim_cut;
+
+/* Of dim d of a param: the family's dim by tp and the other one of a matrix by tp_y; of experts
+ * [E,n,k] the first by ep, the family's by etp. */
+static dim_cut find_cut(const model_family *f, const model_param *p, int d) {
+  const tensor_cut *c = cut_of(f, p);
+  bool own = c && c->dim == d;
+  cut_unit unit = own ? c->unit : CUT_ELEMENTS;
+  if (p->shape.rank == 3) return (dim_cut){d == 0 ? 'E' : own ? 'F' : '-', unit};
+  return (dim_cut){!c ? '-' : own ? 'X' : 'Y', unit};
+}
+
+/* The linear layer that A or B belongs to; its name ends before ".lora_". */
+static const model_linear *find_linear(const lm *m, const model_param *p) {
+  size_t n = (size_t)(strstr(p->name, ".lora_") - p->name);
+  for (size_t i = 0; i < m->linears.len; i++)
+    if (!strncmp(m->linears.at[i].name, p->name, n) && !m->linears.at[i].name[n])
+      return &m->linears.at[i];
+  return NULL;
+}
+
+/* A [rank,in] and B [out,rank] are sharded as the weight of their layer is along in and out; the
+ * rank never is. */
+static dim_cut find_adapter_cut(const lm *m, const model_param *p, int d) {
+  const model_linear *l = find_linear(m, p);
+  bool in = p->kind == PARAM_LORA_A;
+  model_param weight = {.shape = {.rank = 2}};
+  if (d != in || !l) return (dim_cut){'-', CUT_ELEMENTS};
+  snprintf(weight.name, sizeof weight.name, "%.151s.weight", l->name);
+  return find_cut(m->c.family, &weight, in != l->turned);
 }
 
 /* The length of a shard of a dim that consists of units; the last shards may be shorter.  Query
@@ -140,10 +169,11 @@ typedef enum { ROWS_ALIKE, ROWS_CUT, ROWS_PARTIAL } row_axes;
  * far as they divide a shard. */
 static void make_param_entry(const applying *a, const model_param *p, int d, bool cut_rows,
                              bool taken[STRATEGY_AXES], str *out) {
-  const tensor_cut *c = cut_of(a->m->c.family, p);
-  char by = find_letter(c, p, d);
+  dim_cut cut =
+      model_param_is_adapter(p) ? find_adapter_cut(a->m, p, d) : find_cut(a->m->c.family, p, d);
+  char by = cut.letter;
   int64_t size = p->shape.dim[d], parts = count_shards(a, &by, 1);
-  int64_t left = find_shard_size(&a->m->c, c && c->dim == d ? c->unit : CUT_ELEMENTS, size, parts);
+  int64_t left = find_shard_size(&a->m->c, cut.unit, size, parts);
   bool uneven = left * parts != size;
   int found = 0;
   for (int pass = 0; pass <= cut_rows; pass++)
