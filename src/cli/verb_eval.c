@@ -70,8 +70,9 @@ static hp_status score_group(lm *m, const token_ids *ids, int64_t *at, int64_t r
   lm_scorer *s;
   int32_t *labels = mem_calloc((size_t)block, sizeof *labels);
   float *losses = mem_calloc((size_t)block, sizeof *losses);
-  hp_status st =
-      labels && losses ? lm_scorer_create(m, rows, width, lm_token_losses, &s) : HP_ERR_OOM;
+  hp_status st = labels && losses
+                     ? lm_scorer_create(m, rows, width, lm_token_losses, rows * width, &s)
+                     : HP_ERR_OOM;
   if (!st) {
     for (; !st && n - *at >= block; *at += block) {
       char line[80];

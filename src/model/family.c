@@ -178,6 +178,14 @@ hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, dou
   return build_with_bias(b, x, &m, true, name);
 }
 
+hp_tensor build_rows(model_build *b, hp_tensor x, int64_t i, int64_t n) {
+  hp_shape s = hp_shape_of(b->g, x);
+  int64_t B = s.dim[0] / n, T = s.dim[1];
+  if (n == 1) return x;
+  x = hp_slice(b->g, hp_reshape(b->g, x, (hp_shape){3, {B, n, T}}), 1, i, i + 1);
+  return hp_reshape(b->g, x, (hp_shape){2, {B, T}});
+}
+
 hp_tensor build_heads(model_build *b, hp_tensor x, int64_t heads, int64_t dim) {
   return hp_reshape(b->g, x, (hp_shape){4, {b->B, b->T, heads, dim}});
 }

@@ -214,6 +214,8 @@ hp_tensor build_dropout(model_build *b, hp_tensor x, double p, const char *name)
  * with the model's dropout in training.  Only scale and window of o are used. */
 hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, hp_tensor v,
                           const hp_attention_options *o);
+/* Every n-th row of x [B,T], from row i on: each device keeps its share of the rows. */
+hp_tensor build_rows(model_build *b, hp_tensor x, int64_t i, int64_t n);
 /* [B,T,H*D] <-> [B,T,H,D] */
 hp_tensor build_heads(model_build *b, hp_tensor x, int64_t heads, int64_t dim);
 hp_tensor build_merge(model_build *b, hp_tensor x, int64_t width);

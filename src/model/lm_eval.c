@@ -78,16 +78,16 @@ hp_status lm_logits(lm *m, const lm_tokens *t, float *logits) {
   return st;
 }
 
-hp_tensor lm_token_losses(hp_graph *g, hp_tensor logits, hp_tensor labels) {
-  return hp_cross_entropy(g, logits, labels, IGNORE);
+hp_tensor lm_token_losses(model_build *b, hp_tensor hidden, hp_tensor labels) {
+  hp_tensor logits = lm_head(b, hidden);
+  hp_at(b->g, "loss");
+  return hp_cross_entropy(b->g, logits, labels, IGNORE);
 }
 
 /* Losses [B,T] of labels i32 [B,T] that are shifted already. */
 static hp_tensor build_losses(const lm *m, model_build *b, lm_losses *of) {
   hp_tensor labels = hp_input(b->g, "labels", HP_I32, (hp_shape){2, {b->B, b->T}});
-  hp_tensor logits = lm_head(b, m->c.family->hidden(b));
-  hp_at(b->g, "loss");
-  return of(b->g, logits, labels);
+  return of(b, m->c.family->hidden(b), labels);
 }
 
 /* The program, or with `plan` its memory. */
@@ -192,13 +192,14 @@ void lm_gradients_free(const lm *m, lm_gradients *g) {
 struct lm_scorer {
   lm *m;
   hp_program *p;
-  int64_t B, T;
+  int64_t B, T, n;
   int32_t *positions;
 };
 
 hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, lm_losses *of, model_build *b) {
   HP_TRY(lm_graph_begin(m, B, T, NULL, T, b));
-  hp_output(b->g, "losses", build_losses(m, b, of));
+  hp_tensor losses = build_losses(m, b, of);
+  hp_output(b->g, "losses", losses);
   return HP_OK;
 }
 
@@ -210,11 +211,11 @@ hp_status lm_scorer_plan(lm *m, int64_t B, int64_t T, lm_losses *of, hp_program_
   return st;
 }
 
-hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, lm_scorer **out) {
+hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, int64_t n, lm_scorer **out) {
   model_build b;
   lm_scorer *s = mem_calloc(1, sizeof *s);
   HP_TRY_MEM(s);
-  *s = (lm_scorer){.m = m, .B = B, .T = T, .positions = make_positions(B, T)};
+  *s = (lm_scorer){.m = m, .B = B, .T = T, .n = n, .positions = make_positions(B, T)};
   hp_status st = s->positions ? lm_score_begin(m, B, T, of, &b) : HP_ERR_OOM;
   if (!st) {
     st = compile_graph(m, &b, T, &s->p);
@@ -238,7 +239,7 @@ hp_status lm_scorer_run(lm_scorer *s, const lm_batch *b, float *loss) {
   hp_io io[] = {{"ids", (void *)(uintptr_t)b->ids, bytes},
                 {"positions", (void *)(uintptr_t)positions, bytes},
                 {"labels", (void *)(uintptr_t)b->labels, bytes},
-                {"losses", loss, bytes},
+                {"losses", loss, (size_t)s->n * sizeof *loss},
                 {"span", (void *)(uintptr_t)b->span, bytes * 2}};
   return hp_run(s->p, io, s->m->spans ? 5 : 4);
 }

@@ -28,8 +28,9 @@ hp_status lm_grads(lm *m, const lm_tokens *t, lm_gradients *out);
 hp_status lm_grads_plan(lm *m, int64_t n, hp_program_stats *out);
 void lm_gradients_free(const lm *m, lm_gradients *g);
 
-/* Losses [B,T] of labels i32 [B,T], by logits [B,T,V]; where a label counts nothing it is -100. */
-typedef hp_tensor lm_losses(hp_graph *g, hp_tensor logits, hp_tensor labels);
+/* What is computed of sequences, such as losses [B,T], by the hidden states [B,T,C] and labels i32
+ * [B,T]; where a label counts nothing it is -100. */
+typedef hp_tensor lm_losses(model_build *b, hp_tensor hidden, hp_tensor labels);
 /* Of labels that are the next tokens: their negative log likelihood. */
 lm_losses lm_token_losses;
 
@@ -37,7 +38,8 @@ lm_losses lm_token_losses;
 typedef struct lm_scorer lm_scorer;
 /* The graph of what a scorer runs, to be planned; end with lm_graph_end, also after failures. */
 hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, lm_losses *of, model_build *b);
-hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, lm_scorer **out);
+/* n: numbers that `of` gives, B T where they are of tokens. */
+hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, int64_t n, lm_scorer **out);
 void lm_scorer_free(lm_scorer *s);
 hp_status lm_scorer_plan(lm *m, int64_t B, int64_t T, lm_losses *of, hp_program_stats *out);
 /* All [B,T] but the span, [B,T,2], which is for models with spans.  Label -100 is not counted;
@@ -45,7 +47,7 @@ hp_status lm_scorer_plan(lm *m, int64_t B, int64_t T, lm_losses *of, hp_program_
 typedef struct {
   const int32_t *ids, *labels, *positions, *span;
 } lm_batch;
-/* loss [B,T]: of every position. */
+/* loss: its n numbers. */
 hp_status lm_scorer_run(lm_scorer *s, const lm_batch *b, float *loss);
 
 #endif

@@ -18,6 +18,7 @@ static void mark_needed(autodiff *a, const val *wrt, int n, size_t nodes) {
     const ir_node *d = graph_node(a->g, (uint32_t)i);
     const val *in = graph_in(a->g, d);
     bool any = false;
+    if (d->op == OP_STOP_GRADIENT) continue;
     for (int k = 0; k < d->n_in; k++) any |= a->needed[in[k]];
     for (int k = 0; any && k < d->n_out; k++) a->needed[d->out0 + (val)k] = true;
   }

@@ -4,7 +4,7 @@
 
 #include "base/str.h"
 
-enum { RUN_VALUES_MAX = 16 };
+enum { RUN_VALUES_MAX = 28 };
 
 typedef struct {
   const char *key;

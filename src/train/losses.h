@@ -8,6 +8,7 @@
 #define TRAIN_LOSSES_H
 
 #include "model/lm_eval.h"
+#include "train/preference.h"
 #include "train/train_data.h"
 
 /* Makes samples of those of d.  shown: the name of d in messages. */
@@ -23,6 +24,7 @@ typedef struct {
   dataset_kind data; /* what it trains on */
   loss_samples *samples;
   lm_losses *each;
+  preference_kind preference; /* how samples are compared; `each` is then for evaluations alone */
   /* Name of the metric that evaluations report, and its value for a loss; NULL: none. */
   const char *metric;
   double (*metric_of)(double loss);
@@ -32,8 +34,13 @@ typedef struct {
 extern const train_loss losses[];
 
 #define NOT_BUILT(stage)
-#define LOSS(stage, data, samples, ...) loss_samples samples;
+#define LOSS(stage, data, samples, each, metric, metric_of, help)                                  \
+  loss_samples samples;                                                                            \
+  lm_losses each;
+#define PREFERENCE(stage, data, samples, ...) loss_samples samples;
 #include "train/losses.def"
 #undef LOSS
+#undef PREFERENCE
 #undef NOT_BUILT
+
 #endif

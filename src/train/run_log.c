@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/thread.h"
 #include "train/losses.h"
+#include "train/train_preference.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -61,6 +62,12 @@ hp_status run_log_logged(run_log *r, double grad_norm, double lr, run_entry *out
   run_entry_add(&e, "loss", sum / (double)(r->step - r->logged_step));
   if (!isnan(grad_norm)) run_entry_add(&e, "grad_norm", grad_norm);
   run_entry_add(&e, "learning_rate", lr);
+  preference of = train_preference_of(r->config);
+  const char *name;
+  double value;
+  for (int i = 0; preference_metric(&of, &r->preferences, i, &name, &value); i++)
+    run_entry_add(&e, name, value);
+  r->preferences = (preference_metrics){.batches = 0};
   r->loss_total += sum;
   r->loss_sum = 0;
   r->logged_step = r->step;
@@ -84,8 +91,22 @@ static bool is_new_best(run_log *r, double loss) {
   return true;
 }
 
-hp_status run_log_evaluated(run_log *r, const char *name, double loss, double seconds,
-                            int64_t samples, int64_t batches, run_entry *out, bool *best) {
+/* Metrics of preferences; of judged answers the divergence alone has no prefix. */
+static hp_status add_eval_metrics(run_log *r, const char *name, const run_evaluation *x,
+                                  run_entry *e) {
+  preference of = train_preference_of(r->config);
+  const char *metric;
+  double value;
+  for (int i = 0; preference_metric(&of, &x->preferences, i, &metric, &value); i++) {
+    const char *key = strcmp(metric, "kl") ? eval_key(r, name, metric) : "kl";
+    HP_TRY_MEM(key);
+    run_entry_add(e, key, value);
+  }
+  return HP_OK;
+}
+
+hp_status run_log_evaluated(run_log *r, const char *name, const run_evaluation *x, run_entry *out,
+                            bool *best) {
   run_entry e = {0};
   const char *key[4];
   static const char *const what[] = {"loss", "runtime", "samples_per_second", "steps_per_second"};
@@ -93,12 +114,13 @@ hp_status run_log_evaluated(run_log *r, const char *name, double loss, double se
     key[i] = eval_key(r, name, what[i]);
     HP_TRY_MEM(key[i]);
   }
-  run_entry_add(&e, key[0], loss);
-  run_entry_add(&e, key[1], run_round(seconds, 4));
-  add_rate(&e, key[2], (double)samples, seconds);
-  add_rate(&e, key[3], (double)batches, seconds);
+  run_entry_add(&e, key[0], x->loss);
+  HP_TRY(add_eval_metrics(r, name, x, &e));
+  run_entry_add(&e, key[1], run_round(x->seconds, 4));
+  add_rate(&e, key[2], (double)x->samples, x->seconds);
+  add_rate(&e, key[3], (double)x->batches, x->seconds);
   HP_TRY(close_entry(r, &e));
-  *best = is_new_best(r, loss);
+  *best = is_new_best(r, x->loss);
   *out = e;
   return HP_OK;
 }
@@ -150,6 +172,7 @@ void run_log_print_line(const run_log *r, const run_entry *e, double now, str *o
   json_put_int(&w, r->flow->steps);
   put_value(&w, "loss", run_entry_get(e, "loss"));
   put_value(&w, "eval_loss", run_entry_get(e, "eval_loss"));
+  put_value(&w, "accuracy", run_entry_get(e, "rewards/accuracies"));
   put_value(&w, "lr", run_entry_get(e, "learning_rate"));
   put_value(&w, "epoch", run_entry_get(e, "epoch"));
   json_put_key(&w, "percentage");
@@ -314,16 +337,35 @@ hp_status run_log_parse_state(run_log *r, const tree_node *state) {
 }
 
 void run_log_print_sums(const run_log *r, str *out) {
+  const preference_metrics *m = &r->preferences;
   str_printf(out, "%a %a %lld %lld", (double)r->loss_sum, r->loss_total, (long long)r->logged_step,
              (long long)r->counted_from);
+  if (!(m->batches > 0)) return;
+  str_printf(out, " %a %a %a", m->batches, m->good, m->bad);
+  for (int i = 0; i < PREFERENCE_METRICS; i++) str_printf(out, " %a", m->sum[i]);
+}
+
+/* What follows the sums of the losses: those of preferences, or nothing. */
+static bool parse_preferences(const char *text, preference_metrics *m) {
+  double *const at[] = {&m->batches, &m->good, &m->bad};
+  *m = (preference_metrics){.batches = 0};
+  if (!*text) return true;
+  for (int i = 0; i < 3 + PREFERENCE_METRICS; i++) {
+    char *end;
+    *(i < 3 ? at[i] : &m->sum[i - 3]) = strtod(text, &end);
+    if (end == text) return false;
+    text = end;
+  }
+  return !*text;
 }
 
 hp_status run_log_parse_sums(run_log *r, const char *text) {
   double sum, total;
   long long logged, from;
   int end = 0;
-  if (sscanf(text, "%la %la %lld %lld%n", &sum, &total, &logged, &from, &end) != 4 || text[end] ||
-      logged < 0 || logged > r->step || from < 0 || from > r->step)
+  if (sscanf(text, "%la %la %lld %lld%n", &sum, &total, &logged, &from, &end) != 4 ||
+      !parse_preferences(text + end, &r->preferences) || logged < 0 || logged > r->step ||
+      from < 0 || from > r->step)
     HP_FAIL(HP_ERR_INPUT, "the sums of the run's log are damaged: \"%.80s\"", text);
   r->loss_sum = (float)sum;
   r->loss_total = total;

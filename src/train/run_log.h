@@ -7,6 +7,7 @@
 #include "base/tree.h"
 #include "base/vec.h"
 #include "report/run_entry.h"
+#include "train/preference.h"
 #include "train/train_flow.h"
 
 typedef struct {
@@ -24,6 +25,7 @@ typedef struct {
   bool best_saved;    /* does a checkpoint of best_step exist? */
   /* sums of the losses since the last log (in f32, as in torch) and over the full run */
   float loss_sum;
+  preference_metrics preferences; /* since the last log */
   double loss_total;
   int64_t logged_step;  /* of the last log of the loss */
   int64_t counted_from; /* step at which loss_total began */
@@ -40,10 +42,16 @@ void run_log_free(run_log *r);
 void run_log_step(run_log *r, int64_t step, double epoch, float loss, double flops, int64_t tokens);
 /* The entry of a log: mean loss since the last log, norm (NAN: not measured), learning rate. */
 hp_status run_log_logged(run_log *r, double grad_norm, double lr, run_entry *out);
+/* What an evaluation measured. */
+typedef struct {
+  double loss, seconds;
+  int64_t samples, batches;
+  preference_metrics preferences;
+} run_evaluation;
 /* The entry of an evaluation; name "" or that of a separate eval_dataset.  *best: it is the best
  * loss so far (and metric_for_best_model is set). */
-hp_status run_log_evaluated(run_log *r, const char *name, double loss, double seconds,
-                            int64_t samples, int64_t batches, run_entry *out, bool *best);
+hp_status run_log_evaluated(run_log *r, const char *name, const run_evaluation *x, run_entry *out,
+                            bool *best);
 /* The last entry: the run's mean loss and speed. */
 hp_status run_log_finished(run_log *r, run_entry *out);
 

@@ -8,6 +8,7 @@ void sample_set_free(sample_set *s) {
   mem_free(s->position);
   mem_free(s->first);
   mem_free(s->good);
+  mem_free(s->ref);
   mem_free(s->start);
 }
 

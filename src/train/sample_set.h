@@ -16,6 +16,7 @@ typedef struct {
   int64_t *start; /* of each row, and the end: samples x each + 1 entries */
   int64_t samples;
   int each;         /* rows of a sample: 0 and 1: one; 2: preferences */
+  float *ref;       /* of each row: its log-probability by the reference model; NULL: none */
   bool *good;       /* stage kto: of each sample; else NULL */
   int64_t longest;  /* tokens of the longest sample, and of padding after it */
   int64_t multiple; /* a batch is as long as a multiple of so many tokens; 0: of one */

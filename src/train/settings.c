@@ -1,5 +1,7 @@
 #include "train/settings.h"
 
+#include "train/losses.h"
+
 #include "base/hash.h"
 #include "base/log.h"
 #include "train/train_mesh.h"
@@ -67,6 +69,15 @@ static const struct {
     {"dataloader_drop_last", KEY_dataloader_drop_last, NULL, SETTING_NUMBER},
     {"dtype", 0, print_dtype, SETTING_NUMBER},
     {"stage", KEY_stage, NULL, SETTING_NUMBER},
+    {"pref_loss", KEY_pref_loss, NULL, SETTING_NUMBER},
+    {"pref_exact", KEY_pref_exact, NULL, SETTING_NUMBER},
+    {"pref_beta", KEY_pref_beta, NULL, SETTING_NUMBER},
+    {"pref_ftx", KEY_pref_ftx, NULL, SETTING_NUMBER},
+    {"dpo_label_smoothing", KEY_dpo_label_smoothing, NULL, SETTING_NUMBER},
+    {"simpo_gamma", KEY_simpo_gamma, NULL, SETTING_NUMBER},
+    {"kto_chosen_weight", KEY_kto_chosen_weight, NULL, SETTING_NUMBER},
+    {"kto_rejected_weight", KEY_kto_rejected_weight, NULL, SETTING_NUMBER},
+    {"ref_model", KEY_ref_model, NULL, SETTING_NUMBER},
     {"finetuning_type", KEY_finetuning_type, NULL, SETTING_NUMBER},
     {"lora_rank", KEY_lora_rank, NULL, SETTING_NUMBER},
     {"lora_alpha", KEY_lora_alpha, NULL, SETTING_NUMBER},
@@ -100,6 +111,12 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 static bool is_of_adam(int key) {
   return key == KEY_adam_beta1 || key == KEY_adam_beta2 || key == KEY_adam_epsilon;
+}
+
+static bool is_of_preference(int key) {
+  return key == KEY_pref_loss || key == KEY_pref_exact || key == KEY_pref_beta ||
+         key == KEY_pref_ftx || key == KEY_dpo_label_smoothing || key == KEY_simpo_gamma ||
+         key == KEY_kto_chosen_weight || key == KEY_kto_rejected_weight || key == KEY_ref_model;
 }
 
 /* Evaluation decides numbers where the schedule follows what it measures. */
@@ -136,6 +153,7 @@ static const char *unquoted(str *s) {
 static hp_status add_row(const train_config *c, size_t i, run_settings *s) {
   str text = {0};
   if (c->optim == OPTIM_SGD && is_of_adam(rows[i].key)) return HP_OK;
+  if (is_of_preference(rows[i].key) && !losses[c->stage].preference) return HP_OK;
   if (is_of_evaluation(rows[i].key) && !schedule_follows_metric(c->is.schedule)) return HP_OK;
   if (c->finetuning_type != TUNING_LORA && is_of_lora(rows[i].key)) return HP_OK;
   if (rows[i].print) rows[i].print(c, &text);

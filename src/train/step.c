@@ -11,15 +11,17 @@
 enum {
   KEPT = 8,        /* programs, and of more than one: */
   INSTS = 1 << 18, /* instructions of all of them; each takes about 0.5 KB */
-  MICRO_IOS = 8,   /* most inputs and outputs of a micro-batch, */
+  MICRO_IOS = 14,  /* most inputs and outputs of a micro-batch, */
   UPDATE_IOS = 10, /* and of the updates */
   IO_NAME = 40
 };
-enum { IDS, LABELS, POSITIONS, SPAN }; /* the first inputs of a micro-batch: those of the caller */
+/* The first inputs and outputs of a micro-batch: those of the caller. */
+enum { IDS, LABELS, POSITIONS, MORE };
 
 /* The numbers of a micro-batch that programs read and write. */
 typedef struct {
   float weight, loss;
+  int32_t width;
   int64_t seed;
   const int32_t *positions; /* [B,T] */
   int32_t *lengths;         /* [B] */
@@ -169,17 +171,50 @@ static void add_io(step_program *p, const char *name, int64_t micro, const void 
   p->ios++;
 }
 
+/* The caller's data that some runs have: names, places, sizes, in one order. */
+static void add_more_ios(const stepper *s, step_program *p, int64_t i) {
+  const preference *of = &options_of(s)->preference;
+  size_t rows = (size_t)p->shape[i].B, samples = rows / 2 * sizeof(float);
+  if (s->m->spans) add_io(p, "span", i, NULL, rows * (size_t)p->shape[i].T * 2 * sizeof(int32_t));
+  if (!of->kind) return;
+  add_io(p, "logps", i, NULL, rows * sizeof(float));
+  if (of->kind == PREFER_REWARD) return;
+  add_io(p, "logits", i, NULL, of->kind == PREFER_JUDGED ? samples : rows * sizeof(float));
+  if (preference_has_reference(of)) add_io(p, "ref", i, NULL, rows * sizeof(float));
+  if (of->kind != PREFER_JUDGED) return;
+  add_io(p, "sign", i, NULL, samples);
+  add_io(p, "gain", i, NULL, samples);
+  add_io(p, "own", i, NULL, samples);
+}
+
+static void set_more_ios(const stepper *s, hp_io *io, const step_micro *b) {
+  const preference *of = &options_of(s)->preference;
+  if (s->m->spans) (io++)->data = (void *)(uintptr_t)b->span;
+  if (!of->kind) return;
+  (io++)->data = b->logps;
+  if (of->kind == PREFER_REWARD) return;
+  (io++)->data = b->logits;
+  if (preference_has_reference(of)) (io++)->data = (void *)(uintptr_t)b->ref;
+  if (of->kind != PREFER_JUDGED) return;
+  (io++)->data = (void *)(uintptr_t)b->sign;
+  (io++)->data = (void *)(uintptr_t)b->gain;
+  io->data = (void *)(uintptr_t)b->own;
+}
+
 static void add_micro_ios(const stepper *s, step_program *p, int64_t i) {
   const micro_numbers *x = &p->micro[i];
   size_t rows = (size_t)p->shape[i].B, bytes = rows * (size_t)p->shape[i].T * sizeof(int32_t);
   add_io(p, "ids", i, NULL, bytes);
   add_io(p, "labels", i, NULL, bytes);
   add_io(p, "positions", i, x->positions, bytes);
-  if (s->m->spans) add_io(p, "span", i, NULL, bytes * 2);
+  add_more_ios(s, p, i);
   add_io(p, "weight", i, &x->weight, sizeof x->weight);
   add_io(p, "loss", i, &x->loss, sizeof x->loss);
   if (step_drops(s->m, options_of(s))) add_io(p, "dropout_seed", i, &x->seed, sizeof x->seed);
-  if (step_balances(s->m)) add_io(p, "lengths", i, x->lengths, rows * sizeof *x->lengths);
+  if (step_balances(s->m, options_of(s)) || options_of(s)->preference.kind == PREFER_REWARD)
+    add_io(p, "lengths", i, x->lengths, rows * sizeof *x->lengths);
+  if (options_of(s)->preference.kind && options_of(s)->preference.kind != PREFER_REWARD)
+    add_io(p, "width", i, &x->width, sizeof x->width);
 }
 
 static void add_update_inputs(const stepper *s, step_program *p, int64_t micro,
@@ -310,7 +345,8 @@ static void set_micro(const stepper *s, step_program *p, int64_t i, const step_m
   io[IDS].data = (void *)(uintptr_t)b->ids;
   io[LABELS].data = (void *)(uintptr_t)b->labels;
   io[POSITIONS].data = (void *)(uintptr_t)(b->positions ? b->positions : x->positions);
-  if (s->m->spans) io[SPAN].data = (void *)(uintptr_t)b->span;
+  set_more_ios(s, io + MORE, b);
+  x->width = b->width;
 }
 
 static void set_update(stepper *s, const step_update *u) {

@@ -20,7 +20,10 @@ bool step_drops(const lm *m, const step_options *o) {
   return o->dropout && (model_config_drops(&m->c) || adapter_drops(m->adapter));
 }
 
-bool step_balances(const lm *m) { return m->c.moe.balance > 0; }
+/* The losses of preferences are of whole answers, without that of the router. */
+bool step_balances(const lm *m, const step_options *o) {
+  return m->c.moe.balance > 0 && !o->preference.kind;
+}
 
 static hp_tensor scalar(model_build *b, const char *name) {
   return hp_input(b->g, name, HP_F32, (hp_shape){0});
@@ -124,17 +127,9 @@ static bool drops(const step_graph *s) { return step_drops(s->m, s->o); }
 
 /* Parts into which a micro-batch is cut.  Masks of dropout are drawn for the whole. */
 static int64_t parts_of(const step_graph *s, const step_place *v) {
-  int64_t n = s->o->interleave > 1 && !drops(s) ? s->o->interleave : 1;
+  bool parts = s->o->interleave > 1 && !drops(s) && !s->o->preference.kind;
+  int64_t n = parts ? s->o->interleave : 1;
   return v->B % n ? 1 : n;
-}
-
-/* Every n-th row of x [B,T], from row i on: so each part has its share of every device's rows. */
-static hp_tensor rows_of(model_build *b, hp_tensor x, int64_t i, int64_t n) {
-  hp_shape s = hp_shape_of(b->g, x);
-  int64_t B = s.dim[0] / n, T = s.dim[1];
-  if (n == 1) return x;
-  x = hp_slice(b->g, hp_reshape(b->g, x, (hp_shape){3, {B, n, T}}), 1, i, i + 1);
-  return hp_reshape(b->g, x, (hp_shape){2, {B, T}});
 }
 
 /* 1 for tokens that are no padding, [B,T]. */
@@ -148,19 +143,18 @@ static hp_tensor counted_tokens(model_build *b, const step_place *v) {
  * says to other devices can hide behind the computation of another. */
 static hp_tensor sum_losses(const step_graph *s, model_build *b, const step_place *v) {
   hp_tensor labels = hp_input(b->g, "labels", HP_I32, (hp_shape){2, {v->B, v->T}});
-  hp_tensor counted = step_balances(s->m) ? counted_tokens(b, v) : HP_NONE;
+  if (s->o->preference.kind) return preference_losses(&s->o->preference, b, labels);
+  hp_tensor counted = step_balances(s->m, s->o) ? counted_tokens(b, v) : HP_NONE;
   hp_tensor ids = b->ids, positions = b->positions, all = HP_NONE;
   int64_t n = parts_of(s, v);
   b->B = v->B / n;
   for (int64_t i = 0; i < n; i++) {
     hp_at(b->g, "batch");
-    b->ids = rows_of(b, ids, i, n);
-    b->positions = rows_of(b, positions, i, n);
-    b->counted = counted ? rows_of(b, counted, i, n) : HP_NONE;
-    hp_tensor wanted = rows_of(b, labels, i, n);
-    hp_tensor logits = lm_head(b, s->m->c.family->hidden(b));
-    hp_at(b->g, "loss");
-    hp_tensor each = losses[s->o->stage].each(b->g, logits, wanted);
+    b->ids = build_rows(b, ids, i, n);
+    b->positions = build_rows(b, positions, i, n);
+    b->counted = counted ? build_rows(b, counted, i, n) : HP_NONE;
+    hp_tensor wanted = build_rows(b, labels, i, n);
+    hp_tensor each = losses[s->o->stage].each(b, s->m->c.family->hidden(b), wanted);
     hp_tensor sum = hp_sum(b->g, each, (int64_t[]){0, 1}, 2, false);
     all = all ? hp_add(b->g, all, sum) : sum;
   }
@@ -174,7 +168,7 @@ static hp_status build_backward(const step_graph *s, model_build *b, const step_
   size_t n = s->m->trained;
   if (drops(s)) b->dropout_seed = hp_input(b->g, "dropout_seed", HP_I64, (hp_shape){0});
   hp_tensor loss = hp_mul(b->g, sum_losses(s, b, v), scalar(b, "weight"));
-  hp_tensor balance = moe_balance(b);
+  hp_tensor balance = step_balances(s->m, s->o) ? moe_balance(b) : HP_NONE;
   if (balance) loss = hp_add(b->g, loss, balance);
   hp_output(b->g, "loss", loss);
   for (size_t i = 0; i < n; i++) wrt[i] = build_find_param(b, s->m->params.at[i].name);
@@ -233,6 +227,7 @@ void step_graph_tell(const lm *m, const step_options *o, const step_place *v) {
   step_graph s = {m, o};
   if (!step_part_is_micro(v->part) || o->interleave <= 1 || parts_of(&s, v) > 1) return;
   log_warn("interleave: %lld is ignored: %s", (long long)o->interleave,
-           drops(&s) ? "dropout masks are generated for the full micro-batch"
-                     : "it does not divide the sequences of the micro-batch");
+           drops(&s)            ? "dropout masks are generated for the full micro-batch"
+           : o->preference.kind ? "the answers to a prompt are compared"
+                                : "it does not divide the sequences of the micro-batch");
 }

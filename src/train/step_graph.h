@@ -9,6 +9,7 @@
 #define TRAIN_STEP_GRAPH_H
 
 #include "model/lm.h"
+#include "train/preference.h"
 
 typedef enum { STEP_ADAMW, STEP_SGD } step_optimizer;
 
@@ -18,7 +19,8 @@ typedef enum { STEP_ADAMW, STEP_SGD } step_optimizer;
 typedef enum { UPDATE_AUTO, UPDATE_AT_END, UPDATE_NEXT_STEP } step_update_when;
 
 typedef struct {
-  int stage; /* decides the loss: the row of losses.def, from STAGE_pt on */
+  int stage;             /* decides the loss: the row of losses.def, from STAGE_pt on */
+  preference preference; /* of stages that learn preferences */
   step_optimizer optimizer;
   double beta1, beta2, eps, decay, momentum;
   double clip;                /* largest global norm of the gradients; 0 = no clipping */
@@ -54,10 +56,11 @@ typedef struct {
 } step_place;
 
 /* Builds the graph.  Inputs of a micro-batch: ids, positions, labels i32[B,T], weight f32[] (factor
- * on the sum of token losses), dropout_seed i64[] if step_drops, lengths i32[B] if step_balances;
- * output: loss f32[].  Inputs of the update: lr f32[] and, for AdamW, lr_over_bc1 and sqrt_bc2;
- * outputs: grad_norm f32[] and grad_sq f32[params].  The norm alone has the output next_clip f32[]
- * besides these, which is the input clip of STEP_APPLY.  Call lm_graph_end, also after a failure.
+ * on the sum of token losses), dropout_seed i64[] if step_drops, lengths i32[B] if step_balances,
+ * and those of preference_losses with its outputs; output: loss f32[].  Inputs of the update: lr
+ * f32[] and, for AdamW, lr_over_bc1 and sqrt_bc2; outputs: grad_norm f32[] and grad_sq f32[params].
+ * The norm alone has the output next_clip f32[] besides these, which is the input clip of
+ * STEP_APPLY.  Call lm_graph_end, also after a failure.
  */
 hp_status step_graph_begin(const lm *m, const step_options *o, const step_place *v, model_build *b);
 /* Warns of what was asked for and cannot be done for such a micro-batch. */
@@ -66,7 +69,7 @@ void step_graph_tell(const lm *m, const step_options *o, const step_place *v);
 /* Does a step draw dropout masks? */
 bool step_drops(const lm *m, const step_options *o);
 /* Does the loss contain the load-balancing loss of a router? */
-bool step_balances(const lm *m);
+bool step_balances(const lm *m, const step_options *o);
 /* Number of optimizer tensors per param: "m.NAME", "v.NAME" (AdamW), "m.NAME" (SGD). */
 int step_states(const step_options *o);
 

@@ -74,10 +74,12 @@ enum {
 };
 
 enum {
-#define LOSS(stage, ...) STAGE_##stage,
-#define NOT_BUILT(stage) STAGE_##stage,
+#define LOSS(stage, ...)       STAGE_##stage,
+#define PREFERENCE(stage, ...) STAGE_##stage,
+#define NOT_BUILT(stage)       STAGE_##stage,
 #include "train/losses.def"
 #undef LOSS
+#undef PREFERENCE
 #undef NOT_BUILT
 };
 enum { TUNING_FULL, TUNING_FREEZE, TUNING_LORA, TUNING_OFT };

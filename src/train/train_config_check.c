@@ -6,6 +6,7 @@
 #include "train/train_megatron.h"
 #include "train/train_mesh.h"
 #include "train/train_pipeline.h"
+#include "train/train_preference.h"
 #include "train/train_tiers.h"
 #include "train/train_tuning.h"
 
@@ -665,6 +666,8 @@ static const rule rules[] = {
     RULE(check_mix, KEY_mix_strategy),
     RULE(decide_probs, KEY_interleave_probs, KEY_mix_strategy, KEY_dataset, KEY_eval_dataset),
     RULE(decide_packing, KEY_packing, KEY_cutoff_len, KEY_neat_packing),
+    RULE(train_preference_check, KEY_pref_beta, KEY_pref_loss, KEY_dpo_label_smoothing,
+         KEY_ref_model),
     RULE(check_chat, KEY_train_on_prompt, KEY_mask_history, KEY_template),
     RULE(decide_order, KEY_train_sampling_strategy, KEY_disable_shuffling, KEY_seed, KEY_data_seed),
     RULE(check_eval_data, KEY_eval_strategy, KEY_do_eval, KEY_eval_dataset, KEY_val_size),

@@ -258,8 +258,9 @@ static int64_t widest(const chosen *c, int64_t from, int64_t n) {
 }
 
 bool train_data_has_spans(const train_data *d) {
-  bool has = d->train.first != NULL;
-  for (int64_t i = 0; i < d->evals; i++) has |= d->eval[i].first != NULL;
+  bool has = d->train.first != NULL || rows_each(&d->train) > 1;
+  for (int64_t i = 0; i < d->evals; i++)
+    has |= d->eval[i].first != NULL || rows_each(&d->eval[i]) > 1;
   return has;
 }
 
@@ -278,8 +279,11 @@ hp_status train_batch_create(const train_data *d, int64_t tokens, train_batch *o
                        .most = tokens};
   if (has_positions(d)) out->position = mem_calloc(n, sizeof *out->position);
   if (train_data_has_spans(d)) out->span = mem_calloc(n, 2 * sizeof *out->span);
+  bool pairs = rows_each(&d->train) > 1 || (d->evals && rows_each(&d->eval[0]) > 1);
+  if (pairs) out->ref = mem_calloc(n, sizeof *out->ref);
+  if (pairs) out->good = mem_calloc(n, sizeof *out->good);
   bool ok = out->ids && out->labels && out->lengths && (out->position || !has_positions(d)) &&
-            (out->span || !train_data_has_spans(d));
+            (out->span || !train_data_has_spans(d)) && (!pairs || (out->ref && out->good));
   return ok ? HP_OK : HP_ERR_OOM;
 }
 
@@ -289,18 +293,30 @@ void train_batch_free(train_batch *b) {
   mem_free(b->lengths);
   mem_free(b->position);
   mem_free(b->span);
+  mem_free(b->ref);
+  mem_free(b->good);
 }
 
-/* Positions, and what each token sees; padding sees itself.  Row `of` of the set is row `row` of
- * the batch. */
+/* The longest row of a batch that is learned: of judged answers not those of other prompts. */
+static int64_t learned_width(const chosen *c) {
+  int64_t most = 0, unit = c->set->multiple ? c->set->multiple : 1;
+  for (int64_t i = 0; i < c->n; i++) {
+    int64_t n = length(c->set, sample_at(c, i) * rows_each(c->set));
+    if (n > most) most = n;
+  }
+  return (most + unit - 1) / unit * unit;
+}
+
+/* Positions, and what each token sees; padding sees the row, as in Transformers.  Row `of` of the
+ * set is row `row` of the batch. */
 static void fill_places(const sample_set *s, int64_t of, int64_t row, train_batch *b) {
   int64_t n = length(s, of), at = s->start[of];
   for (int64_t i = 0; b->position && i < b->T; i++)
     b->position[row * b->T + i] = !s->position ? (int32_t)i : i < n ? s->position[at + i] : 0;
   for (int64_t i = 0; b->span && i < b->T; i++) {
     int32_t *span = b->span + (row * b->T + i) * 2;
-    span[0] = i >= n ? (int32_t)i : s->first ? s->first[at + i] : 0;
-    span[1] = (int32_t)i;
+    span[0] = i < n && s->first ? s->first[at + i] : 0;
+    span[1] = (int32_t)(i < n ? i : n - 1);
   }
 }
 
@@ -316,6 +332,7 @@ static void fill_row(const train_data *d, const sample_set *s, int64_t of, int64
   if (s->labels) memcpy(labels, s->labels + s->start[of], (size_t)n * sizeof *labels);
   for (int64_t i = 0; i < b->T; i++) b->labelled += labels[i] != LABEL_NONE;
   fill_places(s, of, row, b);
+  if (s->ref && b->ref) b->ref[row] = s->ref[of];
   b->tokens += n;
   if (b->lengths) b->lengths[row] = (int32_t)n;
 }
@@ -338,6 +355,8 @@ static void fill(const train_data *d, const chosen *c, int64_t width, train_batc
   b->labelled = b->tokens = 0;
   b->padded = padded_apart(c, c->n % d->replicas ? 1 : d->replicas, width);
   HP_ASSERT(b->B * b->T <= b->most);
+  b->width = (int32_t)(c->set->good ? learned_width(c) : b->T);
+  for (int64_t i = 0; c->set->good && i < c->n; i++) b->good[i] = c->set->good[sample_at(c, i)];
   for (int64_t i = 0; i < b->B; i++)
     fill_row(d, c->set, sample_at(c, i / each) * each + i % each, i, b);
 }

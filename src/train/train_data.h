@@ -42,6 +42,9 @@ typedef struct {
   int32_t *lengths;  /* of rows without padding; NULL: not needed */
   int32_t *position; /* of each token; NULL: that in its row, or not needed */
   int32_t *span;     /* first and last token that each sees, [B,T,2]; NULL: not needed */
+  float *ref;        /* [B] log-probabilities by the reference model; NULL: not needed */
+  bool *good;        /* [B / 2] judgements; NULL: not needed */
+  int32_t width;     /* tokens of the longest row that is learned, as a multiple */
   int64_t most;
   int64_t labelled; /* labels that are not LABEL_NONE, including the first of a row */
   int64_t tokens;   /* without padding */
@@ -72,7 +75,8 @@ int64_t train_data_largest(const train_data *d);
 /* Room for a batch of so many tokens of d; train_batch_free, also after a failure. */
 hp_status train_batch_create(const train_data *d, int64_t tokens, train_batch *out);
 void train_batch_free(train_batch *b);
-/* Do samples say which tokens each token sees? */
+/* Do samples say which tokens each token sees?  Those of preferences do: the logits of padding are
+ * part of what is reported. */
 bool train_data_has_spans(const train_data *d);
 /* Fills b with micro-batch `micro` of an epoch (see sampler).  width: tokens per row, 0 for the
  * longest sample's; the rest is padding. */

@@ -16,17 +16,21 @@
 
 /* A separator stands before each word, to be skipped before the first. */
 static const char stage_choices[] =
-#define LOSS(stage, ...) "|" #stage
-#define NOT_BUILT(stage) "|!" #stage
+#define LOSS(stage, ...)       "|" #stage
+#define PREFERENCE(stage, ...) "|" #stage
+#define NOT_BUILT(stage)       "|!" #stage
 #include "train/losses.def"
 #undef LOSS
+#undef PREFERENCE
 #undef NOT_BUILT
     ;
 static const char stage_help[] =
 #define LOSS(stage, data, samples, each, metric, metric_of, help) "; " #stage ": " help
+#define PREFERENCE(stage, data, samples, kind, scores, help)      "; " #stage ": " help
 #define NOT_BUILT(stage)
 #include "train/losses.def"
 #undef LOSS
+#undef PREFERENCE
 #undef NOT_BUILT
     ;
 #define STAGE_CHOICES (stage_choices + 1)

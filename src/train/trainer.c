@@ -13,6 +13,7 @@
 #include "train/signals.h"
 #include "train/train_cut.h"
 #include "train/train_mesh.h"
+#include "train/train_preference.h"
 #include "train/train_tuning.h"
 #include "train/trainer_state.h"
 
@@ -33,6 +34,7 @@ static hp_status open_data(const train_config *c, model_files *with, run_data *d
   int64_t most = train_data_largest(&d->sets);
   d->shifted = mem_calloc((size_t)most, sizeof *d->shifted);
   HP_TRY_MEM(d->shifted);
+  if (losses[c->stage].preference) HP_TRY(step_answers_create(most, &d->answers));
   return train_batch_create(&d->sets, most, &d->batch);
 }
 
@@ -101,29 +103,6 @@ static int64_t longest_of(const train_data *d, int64_t steps) {
   return most;
 }
 
-/* What the configuration says of experts, into the model's; refuses what is not built of theirs. */
-static hp_status decide_experts(const train_config *c, lm *m) {
-  moe_config *moe = &m->c.moe;
-  if (moe->noise != 0)
-    HP_FAIL(HP_ERR_UNSUPPORTED,
-            "%s: router_jitter_noise %g is not built; write 0 to train without noise", m->path,
-            moe->noise);
-  if (!(c->moe_aux_loss_coef > 0)) return HP_OK;
-  if (m->c.family->balances) moe->balance = c->moe_aux_loss_coef;
-  else log_warn("moe_aux_loss_coef is ignored: model_type %s has no such loss", m->c.model_type);
-  return HP_OK;
-}
-
-hp_status trainer_open_model(const train_config *c, bool plan, hp_device **d, lm **m) {
-  bool lora = c->finetuning_type == TUNING_LORA; /* frozen weights: as products read them */
-  lm_options o = {.compute = c->is.compute, .weights = lora ? c->is.compute : HP_F32};
-  HP_TRY(train_mesh_open(c, plan, d));
-  HP_TRY(lm_create(c->model_name_or_path, plan ? NULL : *d, &o, m));
-  HP_TRY(train_tuning_apply(c, *m));
-  HP_TRY(decide_experts(c, *m));
-  return train_mesh_apply(c, *m, *d);
-}
-
 static hp_status open_model(train_config *c, train_data *d, int64_t steps, run_model *m) {
   HP_TRY(trainer_open_model(c, false, &m->d, &m->m));
   HP_TRY(train_config_check_model(c, m->m->c.max_length));
@@ -132,8 +111,10 @@ static hp_status open_model(train_config *c, train_data *d, int64_t steps, run_m
   if (train_data_has_spans(d)) lm_set_spans(m->m);
   HP_TRY(cut_layers(c, d, m, steps));
   HP_TRY(check_limit(c, d, m, steps));
-  return c->train_from_scratch ? lm_init(m->m, (uint64_t)c->seed)
-                               : lm_load(m->m, c->model_name_or_path);
+  HP_TRY(c->train_from_scratch ? lm_init(m->m, (uint64_t)c->seed)
+                               : lm_load(m->m, c->model_name_or_path));
+  preference of = train_preference_of(c);
+  return trainer_score_references(c, &of, m->m, d);
 }
 
 /* Sums of gradients that outlive a step take host memory, which a limit of it may not have. */
@@ -145,6 +126,7 @@ static step_update_when update_of(const train_config *c) {
 
 step_options trainer_step_options(const train_config *c) {
   return (step_options){.stage = c->stage,
+                        .preference = train_preference_of(c),
                         .optimizer = c->optim == OPTIM_SGD ? STEP_SGD : STEP_ADAMW,
                         .beta1 = c->adam_beta1,
                         .beta2 = c->adam_beta2,
@@ -157,7 +139,9 @@ step_options trainer_step_options(const train_config *c) {
                         .remat_auto = c->is.recompute == RECOMPUTE_AUTO,
                         .update = update_of(c),
                         .limited = c->is.memory_limit != 0,
-                        .dropout = true,
+                        /* as trl, which leaves out all dropout */
+                        .dropout = losses[c->stage].preference != PREFER_PAIR &&
+                                   losses[c->stage].preference != PREFER_JUDGED,
                         .interleave = c->parallel.interleave,
                         .seed = (uint64_t)c->seed};
 }
@@ -184,7 +168,7 @@ static hp_status open_training(trainer *t) {
   t->model.flops_per_token = flops_per_token(t->model.m);
   const train_data *d = &t->data.sets;
   HP_TRY(step_data_create(micros_of(&d->order), train_data_rows(d) * d->train.longest, d,
-                          &t->data.step));
+                          &t->model.options.preference, &t->data.step));
   return stepper_create(t->model.m, &t->model.options, &t->model.stepper);
 }
 
@@ -209,6 +193,7 @@ static hp_status train_step(trainer *t, const sampler_step *s) {
   t->at.lr = u.lr;
   t->at.loss = r.loss;
   t->at.tokens = d->tokens;
+  step_data_measure(d, t->model.m->c.vocab, &t->log.preferences);
   milestone_set_step(++t->at.step);
   double seconds = time_now_s() - start;
   if (!vec_push(&t->times.step, (double)t->at.step) || !vec_push(&t->times.seconds, seconds) ||
@@ -273,6 +258,7 @@ static void close_data(run_data *d) {
   tokenizer_free(d->tokenizer);
   train_batch_free(&d->batch);
   mem_free(d->shifted);
+  step_answers_free(&d->answers);
   step_data_free(&d->step);
 }
 
@@ -382,8 +368,6 @@ hp_status trainer_run(const train_config *c) {
   trainer t = {.config = *c, .saves = {.last = -1}, .model = {.verified = -1}};
   bool trains = c->is.train;
   train_config_tell(c);
-  if (!losses[c->stage].each)
-    HP_FAIL(HP_ERR_UNSUPPORTED, "training of stage %s is not built yet", losses[c->stage].stage);
   hp_status st = agree_config(c);
   if (!st) st = take_folder(c, &t.job, &t.folder);
   milestone_set_activity("looking for a checkpoint to go on from");

@@ -5,13 +5,19 @@
 
 #include <math.h>
 
+/* Numbers of a token: of answers their loss and their logits. */
+static int64_t losses_each(const run_model *m) {
+  return losses[m->options.stage].each == preference_scores ? 2 : 1;
+}
+
 static hp_status scorer_for(run_model *m, int64_t B, int64_t T) {
   if (m->scorer && m->scorer_B == B && m->scorer_T == T) return HP_OK;
   lm_scorer_free(m->scorer);
   m->scorer = NULL;
   m->scorer_B = B;
   m->scorer_T = T;
-  return lm_scorer_create(m->m, B, T, losses[m->options.stage].each, &m->scorer);
+  return lm_scorer_create(m->m, B, T, losses[m->options.stage].each, B * T * losses_each(m),
+                          &m->scorer);
 }
 
 bool trainer_evaluates(const train_config *c) { return c->is.evaluate_after || c->eval_on_start; }
@@ -28,15 +34,10 @@ hp_status trainer_prepare_evaluation(const train_config *c, const train_data *d,
 /* The loss of a batch, as often as it has samples that are not there twice: as Transformers'
  * prediction_step has it of each replica (divided by the labels of all before the shift, times the
  * replicas), and its loop takes it for each sample. */
-static hp_status batch_loss(run_data *d, run_model *m, int64_t samples, float *each_loss,
-                            double *out) {
+static double token_loss(const run_data *d, int64_t samples, const float *each_loss) {
   const train_batch *b = &d->batch;
   int64_t replicas = b->B % d->sets.replicas ? 1 : d->sets.replicas, each = b->B / replicas;
   double sum = 0;
-  HP_TRY(scorer_for(m, b->B, b->T));
-  step_data_shift(b, d->shifted);
-  lm_batch batch = {b->ids, d->shifted, b->position, b->span};
-  HP_TRY(lm_scorer_run(m->scorer, &batch, each_loss));
   for (int64_t r = 0; r < replicas; r++) {
     double part = 0;
     int64_t counted = samples - r * each < each ? samples - r * each : each;
@@ -44,15 +45,67 @@ static hp_status batch_loss(run_data *d, run_model *m, int64_t samples, float *e
       if (d->shifted[i] != LABEL_NONE) part += (double)each_loss[i];
     if (counted > 0) sum += part * (double)replicas * (double)counted;
   }
-  *out = b->labelled ? sum / (double)b->labelled : 0;
+  return b->labelled ? sum / (double)b->labelled : 0;
+}
+
+/* Log-probabilities, logits and learned tokens of the rows of a batch; of a reward model their
+ * rewards. */
+static void sum_rows(const run_data *d, const run_model *m, const float *of) {
+  const train_batch *b = &d->batch;
+  const step_answers *a = &d->answers;
+  const preference *p = &m->options.preference;
+  int64_t each = losses_each(m);
+  for (int64_t r = 0; r < b->B; r++) {
+    double sum = 0, logits = 0;
+    a->counts[r] = 0;
+    for (int64_t t = 0; t < b->T; t++) {
+      const float *x = of + (r * b->T + t) * each;
+      bool counts = d->shifted[r * b->T + t] != LABEL_NONE;
+      if (each == 1) sum += t == b->lengths[r] - 1 ? (double)*x : 0;
+      else if (counts) sum -= (double)*x;
+      if (each > 1 && t < b->width) logits += (double)x[1];
+      a->counts[r] += counts;
+    }
+    a->logps[r] = (float)(preference_is_mean(p) ? sum / (double)a->counts[r] : sum);
+    if (p->kind != PREFER_JUDGED) a->logits[r] = (float)logits;
+    else if (r % 2 == 0) a->logits[r / 2] = (float)logits;
+  }
+}
+
+/* The loss of a batch of preferences, for each of `samples` samples. */
+static void answers_loss(const run_data *d, const run_model *m, int64_t samples, const float *of,
+                         preference_metrics *metrics, double *out) {
+  const train_batch *b = &d->batch;
+  const preference *p = &m->options.preference;
+  const step_answers *a = &d->answers;
+  sum_rows(d, m, of);
+  preference_rows r = {.samples = samples,
+                       .logps = a->logps,
+                       .logits = a->logits,
+                       .ref = preference_has_reference(p) ? b->ref : NULL,
+                       .good = b->good,
+                       .counts = a->counts,
+                       .cells = (double)b->T * (double)m->m->c.vocab};
+  preference_add(p, &r, metrics);
+  *out = preference_loss_of(p, &r) * (double)samples;
+}
+
+static hp_status batch_loss(run_data *d, run_model *m, int64_t samples, float *each_loss,
+                            preference_metrics *metrics, double *out) {
+  const train_batch *b = &d->batch;
+  HP_TRY(scorer_for(m, b->B, b->T));
+  step_data_shift(b, d->shifted);
+  lm_batch batch = {b->ids, d->shifted, b->position, b->span};
+  HP_TRY(lm_scorer_run(m->scorer, &batch, each_loss));
+  if (m->options.preference.kind) answers_loss(d, m, samples, each_loss, metrics, out);
+  else *out = token_loss(d, samples, each_loss);
   return HP_OK;
 }
 
 /* The mean over samples of the losses of their batches, as Transformers gathers them. */
-static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, double *loss,
-                          int64_t *batches) {
+static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, run_evaluation *out) {
   int64_t n = train_data_eval_batches(&d->sets, s), counted = 0;
-  float *each_loss = mem_calloc((size_t)d->batch.most, sizeof *each_loss);
+  float *each_loss = mem_calloc((size_t)(d->batch.most * losses_each(m)), sizeof *each_loss);
   HP_TRY_MEM(each_loss);
   hp_status st = HP_OK;
   double sum = 0;
@@ -60,14 +113,16 @@ static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, double
     double all = 0;
     int64_t left = s->samples - counted;
     train_data_eval_batch(&d->sets, s, i, 0, &d->batch);
-    if (left > d->batch.B) left = d->batch.B;
-    st = batch_loss(d, m, left, each_loss, &all);
+    int64_t samples = d->batch.B / (s->each > 1 ? s->each : 1);
+    if (left > samples) left = samples;
+    st = batch_loss(d, m, left, each_loss, &out->preferences, &all);
     counted += left;
     sum += all;
   }
   mem_free(each_loss);
-  *loss = (double)(float)(sum / (double)counted); /* f32, as numpy means it */
-  *batches = n;
+  out->loss = (double)(float)(sum / (double)counted); /* f32, as numpy means it */
+  out->samples = s->samples;
+  out->batches = n;
   return st;
 }
 
@@ -76,16 +131,16 @@ hp_status trainer_evaluate(trainer *t, eval_when when, bool *save) {
   HP_TRY(stepper_settle(t->model.stepper));
   for (int64_t i = 0; i < t->data.sets.evals; i++) {
     const sample_set *s = &t->data.sets.eval[i];
-    double start = time_now_s(), loss;
-    int64_t batches;
+    double start = time_now_s();
+    run_evaluation x = {.loss = 0};
     run_entry e;
     bool best = false;
-    HP_TRY(set_loss(&t->data, &t->model, s, &loss, &batches));
-    HP_TRY(run_log_evaluated(&t->log, s->name, loss, time_now_s() - start, s->samples, batches, &e,
-                             &best));
+    HP_TRY(set_loss(&t->data, &t->model, s, &x));
+    x.seconds = time_now_s() - start;
+    HP_TRY(run_log_evaluated(&t->log, s->name, &x, &e, &best));
     if (when != EVAL_AFTER) HP_TRY(trainer_tell_entry(&t->console, &e));
     if (best && t->config.save_strategy == WHEN_BEST) *save = true;
-    metric = loss;
+    metric = x.loss;
   }
   return when == EVAL_STEP ? schedule_observe(&t->model.rate, metric) : HP_OK;
 }

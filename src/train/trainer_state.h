@@ -40,9 +40,10 @@ typedef struct {
 typedef struct {
   tokenizer *tokenizer;
   train_data sets;
-  step_data step;    /* the current step */
-  train_batch batch; /* the current batch of an evaluation */
-  int32_t *shifted;  /* its labels, shifted left by one for the graph */
+  step_data step;       /* the current step */
+  train_batch batch;    /* the current batch of an evaluation */
+  int32_t *shifted;     /* its labels, shifted left by one for the graph */
+  step_answers answers; /* of preferences: what its rows give */
 } run_data;
 
 /* The model on its device, with its training step and its evaluation. */
@@ -104,6 +105,12 @@ typedef struct {
   run_times times;
   run_saves saves;
 } trainer;
+
+/* trainer_reference.c */
+/* Fills in the log-probabilities of all samples of d by the reference model, where the loss p is
+ * compared with one: that of ref_model, or m as it is, without its adapter. */
+hp_status trainer_score_references(const train_config *c, const preference *p, lm *m,
+                                   train_data *d);
 
 /* trainer_save.c */
 /* After a step: if `asked`, or if it is time to repeat a failed save, writes OUT/checkpoint-STEP

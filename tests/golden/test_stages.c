@@ -43,7 +43,7 @@ static float *run(lm *m, const model_build *b, const hp_graph *g, size_t *n) {
                  {"loss", &loss, sizeof loss},      {"lengths", lengths, sizeof lengths}};
   CHECK_OK(lm_make_buffers(m, b, T));
   CHECK_OK(hp_compile(g, m->d, NULL, &p));
-  CHECK_OK(hp_run(p, io, step_balances(m) ? 6 : 5));
+  CHECK_OK(hp_run(p, io, m->c.moe.balance > 0 ? 6 : 5));
   hp_program_free(p);
   *n = 1;
   for (size_t i = 0; i < m->trained; i++) *n += (size_t)model_param_elements(&m->params.at[i]);

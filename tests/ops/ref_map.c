@@ -110,6 +110,8 @@ void ref_SIGMOID(ref_ctx *c) { map1(c, f_sigmoid, 5); }
 void ref_SILU(ref_ctx *c) { map1(c, f_silu, 6); }
 void ref_ERF(ref_ctx *c) { map1(c, erf, 4); }
 void ref_FLOOR(ref_ctx *c) { map1(c, floor, 0); }
+static double f_same(double x) { return x; }
+void ref_STOP_GRADIENT(ref_ctx *c) { map1(c, f_same, 0); }
 
 /* Both gelus lose digits where they go to zero: the bound is one of the operand too. */
 static void gelu(ref_ctx *c, fn1 f) {

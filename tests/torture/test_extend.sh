@@ -133,8 +133,8 @@ create loss src/train/loss_twice.c <<'END'
 /* A loss for tests: twice that of pre-training. */
 #include "train/losses.h"
 
-hp_tensor twice_losses(hp_graph *g, hp_tensor logits, hp_tensor labels) {
-  return hp_scale(g, lm_token_losses(g, logits, labels), 2);
+hp_tensor twice_losses(model_build *b, hp_tensor hidden, hp_tensor labels) {
+  return hp_scale(b->g, lm_token_losses(b, hidden, labels), 2);
 }
 END
 add loss src/train/losses.def 'LOSS(pt,' <<'END'

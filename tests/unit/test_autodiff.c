@@ -291,3 +291,17 @@ TEST(an_operand_without_a_gradient_is_refused_by_its_number) {
   CHECK_FAILS(pass_autodiff(x.g, loss, &sin, 1, grad), "for operand 2");
   net_end(&x);
 }
+
+TEST(no_gradient_passes_where_it_is_stopped) {
+  net x;
+  net_begin(&x, 5);
+  val a = leaf(&x, 1, (int64_t[]){3}, 1), stopped = ops_unary(x.g, OP_STOP_GRADIENT, a), grad;
+  val loss = sum_all(x.g, ops_binary(x.g, OP_MUL, a, stopped));
+  size_t before = x.g->nodes.len;
+  CHECK_OK(pass_autodiff(x.g, loss, &a, 1, &grad));
+  for (int i = 0; i < 3; i++) CHECK(numbers(&x, grad)[i] == numbers(&x, a)[i]);
+  CHECK_OK(pass_autodiff(x.g, sum_all(x.g, stopped), &a, 1, &grad));
+  for (int i = 0; i < 3; i++) CHECK(numbers(&x, grad)[i] == 0);
+  CHECK(x.g->nodes.len < before + 16); /* nothing goes back to what is stopped */
+  net_end(&x);
+}

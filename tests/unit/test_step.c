@@ -92,8 +92,8 @@ TEST(a_shape_that_comes_again_compiles_nothing) {
   close_job(&j);
 }
 
-static hp_tensor twice(hp_graph *g, hp_tensor logits, hp_tensor labels) {
-  return hp_scale(g, lm_token_losses(g, logits, labels), 2);
+static hp_tensor twice(model_build *b, hp_tensor hidden, hp_tensor labels) {
+  return hp_scale(b->g, lm_token_losses(b, hidden, labels), 2);
 }
 
 TEST(an_evaluation_adds_up_the_losses_that_it_is_given) {
@@ -109,7 +109,7 @@ TEST(an_evaluation_adds_up_the_losses_that_it_is_given) {
   }
   for (int k = 0; k < 2; k++) {
     lm_scorer *s;
-    CHECK_OK(lm_scorer_create(j.m, ROWS, T, of[k], &s));
+    CHECK_OK(lm_scorer_create(j.m, ROWS, T, of[k], ROWS * T, &s));
     CHECK_OK(lm_scorer_run(s, &(lm_batch){.ids = ids, .labels = labels}, loss[k]));
     lm_scorer_free(s);
   }

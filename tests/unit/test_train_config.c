@@ -328,7 +328,8 @@ TEST(of_stages_and_methods_only_those_that_are_built_are_expected) {
               "finetuning_type oft is not built");
   str help = {0};
   train_config_print_help(&help);
-  CHECK(strstr(help.at, "one of pt, sft, rm, dpo, kto [") && strstr(help.at, "one of full, lora ["));
+  CHECK(strstr(help.at, "one of pt, sft, rm, dpo, kto [") &&
+        strstr(help.at, "one of full, lora ["));
   CHECK(!strstr(help.at, "ppo,") && !strstr(help.at, "!"));
   str_free(&help);
   tree_free(&source);

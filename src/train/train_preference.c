@@ -1,0 +1,51 @@
+#include "train/train_preference.h"
+
+#include "train/losses.h"
+
+#include <string.h>
+
+static const char *const loss_names[] = {"sigmoid", "hinge", "ipo", "kto_pair", "orpo", "simpo"};
+
+/* LlamaFactory 0.9.5 calls trl 0.24 without the name of the loss, and so gets the sigmoid's. */
+static hp_status tell_sigmoid(train_config *c) {
+  bool other =
+      c->pref_loss == PREF_HINGE || c->pref_loss == PREF_IPO || c->pref_loss == PREF_KTO_PAIR;
+  if (c->stage != STAGE_dpo || !other || c->pref_exact) return HP_OK;
+  return train_config_warn(c,
+                           "pref_loss %s is computed as LlamaFactory 0.9.5 with trl 0.24 computes "
+                           "it, by the sigmoid%s; pref_exact: true computes the loss of that name",
+                           loss_names[c->pref_loss],
+                           c->pref_loss == PREF_IPO ? " of mean log-probabilities" : "");
+}
+
+static hp_status check_reference(train_config *c) {
+  preference p = train_preference_of(c);
+  if (!c->ref_model) return HP_OK;
+  if (!preference_has_reference(&p))
+    TREE_FAIL(train_config_at(c, KEY_ref_model),
+              "it is for stages dpo and kto with a loss that is compared with a reference");
+  return HP_OK;
+}
+
+hp_status train_preference_check(train_config *c) {
+  preference_kind kind = losses[c->stage].preference;
+  bool compared = kind == PREFER_PAIR || kind == PREFER_JUDGED;
+  if (compared && !(c->pref_beta > 0))
+    TREE_FAIL(train_config_at(c, KEY_pref_beta), "%g; expected more than 0", c->pref_beta);
+  if (c->dpo_label_smoothing > 0 && c->pref_loss != PREF_SIGMOID)
+    TREE_FAIL(train_config_at(c, KEY_dpo_label_smoothing), "it goes with pref_loss: sigmoid alone");
+  HP_TRY(check_reference(c));
+  return tell_sigmoid(c);
+}
+
+preference train_preference_of(const train_config *c) {
+  return (preference){.kind = losses[c->stage].preference,
+                      .loss = (preference_loss)c->pref_loss,
+                      .exact = c->pref_exact,
+                      .beta = c->pref_beta,
+                      .smoothing = c->dpo_label_smoothing,
+                      .margin = c->simpo_gamma,
+                      .ftx = c->pref_ftx,
+                      .good = c->kto_chosen_weight,
+                      .bad = c->kto_rejected_weight};
+}

@@ -1,0 +1,28 @@
+/* The model of a run, on its devices. */
+#include "base/log.h"
+#include "train/train_mesh.h"
+#include "train/train_tuning.h"
+#include "train/trainer.h"
+
+/* What the configuration says of experts, into the model's; refuses what is not built of theirs. */
+static hp_status decide_experts(const train_config *c, lm *m) {
+  moe_config *moe = &m->c.moe;
+  if (moe->noise != 0)
+    HP_FAIL(HP_ERR_UNSUPPORTED,
+            "%s: router_jitter_noise %g is not built; write 0 to train without noise", m->path,
+            moe->noise);
+  if (!(c->moe_aux_loss_coef > 0)) return HP_OK;
+  if (m->c.family->balances) moe->balance = c->moe_aux_loss_coef;
+  else log_warn("moe_aux_loss_coef is ignored: model_type %s has no such loss", m->c.model_type);
+  return HP_OK;
+}
+
+hp_status trainer_open_model(const train_config *c, bool plan, hp_device **d, lm **m) {
+  bool lora = c->finetuning_type == TUNING_LORA; /* frozen weights: as products read them */
+  lm_options o = {.compute = c->is.compute, .weights = lora ? c->is.compute : HP_F32};
+  HP_TRY(train_mesh_open(c, plan, d));
+  HP_TRY(lm_create(c->model_name_or_path, plan ? NULL : *d, &o, m));
+  HP_TRY(train_tuning_apply(c, *m));
+  HP_TRY(decide_experts(c, *m));
+  return train_mesh_apply(c, *m, *d);
+}

@@ -1,0 +1,105 @@
+#!/bin/sh
+# Stages that learn preferences: dpo, kto.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+
+chats=$ROOT/tests/golden/chats
+
+# Rewards are differences of log-probabilities of hundreds: told to 1e-3; losses and norms to 3e-5.
+follows_closely() {
+  awk '{ key = $1 " " $2 } NR == FNR { have[key] = $3; next } /^#/ { next }
+    { n++; tight = $2 !~ /rewards|logits|kl|odds/; d = have[key] - $3; if (d < 0) d = -d; size = $3 < 0 ? -$3 : $3
+      if (!(key in have) || d > (tight ? 3e-5 * size : 2e-3 * size + 1e-4)) { bad = 1; print "  " key " is " have[key] ", expected " $3 } }
+    END { exit bad || n < 10 }' numbers "$1" || fail "$1: other numbers"
+}
+
+for golden in "$ROOT"/tests/golden/preferences/*.txt; do
+  it "LlamaFactory's run $(basename "$golden" .txt), step by step"
+  need_data golden/llamafactory || continue
+  run_cmd sh -c 'cd "$1" && shift && exec "$@"' - "$data" "$HYPER" train sft-llama3/config.yaml threads=1 output_dir="$WORK/golden" \
+    overwrite_output_dir=true save_strategy=no plot_loss=false max_steps=12 $(sed -n 's/^# key //p' "$golden")
+  exit_is 0
+  numbers_of golden/trainer_state.json > numbers
+  follows_closely "$golden"
+done
+
+# make_preferences DIR STAGE DATASET: a job on the conversations of the repository.
+make_preferences() {
+  make_job "$1" </dev/null
+  sed -i "s/^stage: pt/stage: $2/; s@^dataset: .*@dataset: $3@; s/^max_steps: .*/max_steps: 4/; s/^cutoff_len: .*/cutoff_len: 64/
+          s/^per_device_train_batch_size: .*/per_device_train_batch_size: 2/; s/^save_steps: .*/save_steps: 2/" "$1/job.yaml"
+  cp "$chats"/tokenizer* "$1/model/"
+  sed -i 's/"vocab_size": [0-9]*/"vocab_size": 600/' "$1/model/config.json"
+  printf 'dataset_dir: %s\ntemplate: qwen\n' "$chats" >> "$1/job.yaml"
+}
+make_preferences dpo dpo pairs
+make_preferences kto kto judged
+
+for stage in dpo kto; do
+  it "stage $stage: the same bits on meshes, pipelines, under a memory limit, and after a resume"
+  run train $stage/job.yaml deterministic=layout output_dir=$stage-one
+  exit_is 0
+  for how in "strategy=dp=2 per_device_train_batch_size=1 global_batch_size=2" "strategy=tp=2" "strategy=pp=2" "strategy=cp=2" "memory_limit=90%" "hyper_parallel.recompute=full"; do
+    run train $stage/job.yaml deterministic=layout output_dir=$stage-two overwrite_output_dir=true $how
+    exit_is 0
+    same_file $stage-one/model.safetensors $stage-two/model.safetensors
+  done
+  run train $stage/job.yaml deterministic=layout output_dir=$stage-three resume_from_checkpoint=$stage-one/checkpoint-2
+  exit_is 0
+  same_file $stage-one/model.safetensors $stage-three/model.safetensors
+  sed -n '/"step": 3/,$p' $stage-one/trainer_state.json | grep rewards > rewards.1
+  sed -n '/"step": 3/,$p' $stage-three/trainer_state.json | grep rewards > rewards.2
+  same_file rewards.1 rewards.2
+done
+
+it "every loss trains, and those that LlamaFactory does not compute say so"
+for loss in sigmoid hinge ipo kto_pair orpo simpo; do
+  run train dpo/job.yaml output_dir=loss overwrite_output_dir=true pref_loss=$loss pref_exact=true max_steps=2
+  exit_is 0
+  cp loss/trainer_log.jsonl $loss.jsonl
+done
+cmp -s sigmoid.jsonl hinge.jsonl && fail "hinge is the sigmoid's loss"
+run train dpo/job.yaml output_dir=loss overwrite_output_dir=true pref_loss=hinge max_steps=1
+err_has "pref_loss hinge is computed as LlamaFactory 0.9.5 with trl 0.24 computes it, by the sigmoid; pref_exact: true"
+# at the start policy and reference are equal: log 2, 1, and (1 / 2 beta)^2
+for row in "sigmoid 0.6931" "hinge 1.0" "ipo 25.0" "kto_pair 0.5"; do
+  first=$(sed -n '1s/.*"loss": \([0-9.]*\).*/\1/p' "${row% *}.jsonl")
+  case $first in ${row#* }*) ;; *) fail "${row% *} begins with $first" ;; esac
+done
+
+it "evaluations report rewards"
+run train dpo/job.yaml output_dir=eval val_size=1 eval_strategy=steps eval_steps=2 per_device_eval_batch_size=1
+exit_is 0
+grep -q '"eval_rewards/margins"' eval/trainer_state.json || fail "no eval_rewards/margins"
+grep -q '"accuracy": ' eval/trainer_log.jsonl || fail "no accuracy in trainer_log.jsonl"
+
+it "a reference model of its own"
+run train dpo/job.yaml output_dir=ref ref_model=dpo-one
+exit_is 0
+mkdir other && cp -r dpo/model/. other/
+sed -i 's/"vocab_size": [0-9]*/"vocab_size": 700/' other/config.json
+run train dpo/job.yaml output_dir=ref2 ref_model=other
+exit_is 2
+err_has "has a vocabulary of 700, the model that is trained one of 600"
+run train dpo/job.yaml output_dir=ref2 ref_model=nowhere
+exit_is 2
+err_has "nowhere"
+run train dpo/job.yaml output_dir=ref2 ref_model=dpo-one pref_loss=orpo
+exit_is 2
+err_has "ref_model"
+
+it "an adapter's reference is the model without it"
+run train dpo/job.yaml output_dir=lora finetuning_type=lora lora_rank=2
+exit_is 0
+grep -q '"rewards/chosen": 0.0' lora/trainer_state.json || fail "the first rewards are not 0"
+
+it "bad keys"
+for row in "pref_beta=0|pref_beta" "pref_loss=odd|pref_loss" "dpo_label_smoothing=0.7|dpo_label_smoothing" \
+  "pref_loss=ipo dpo_label_smoothing=0.1|sigmoid alone" "packing=true|packing is for stages pt and sft" "pref_bco_weight=1|pref_bco_weight"; do
+  run train dpo/job.yaml output_dir=bad ${row%|*}
+  exit_is 2
+  err_has "${row#*|}"
+done
+run train kto/job.yaml dataset=alpaca output_dir=bad
+exit_is 2
+err_has "no record is left to train on"
