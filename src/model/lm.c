@@ -244,14 +244,17 @@ adapter_subject lm_subject(const lm *m) {
                            .path = m->path};
 }
 
+hp_status lm_train_only(lm *m, const char *const *name, size_t n) {
+  m->has_only = true;
+  map_free(&m->only);
+  for (size_t i = 0; i < n; i++) HP_TRY(map_set(&m->only, name[i], strlen(name[i]), 1));
+  return list_names(m);
+}
+
 hp_status lm_set_adapter(lm *m, adapter *a) {
   adapter_free(m->adapter);
   m->adapter = a;
-  m->has_only = true;
-  map_free(&m->only);
-  for (size_t i = 0; i < a->whole.len; i++)
-    HP_TRY(map_set(&m->only, a->whole.at[i], strlen(a->whole.at[i]), 1));
-  return list_names(m);
+  return lm_train_only(m, a->whole.at, a->whole.len);
 }
 
 hp_status lm_set_adapter_file(lm *m, adapter_file *f) {

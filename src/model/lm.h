@@ -64,6 +64,8 @@ hp_status lm_load(lm *m, const char *dir);
 hp_status lm_set_adapter(lm *m, adapter *a);
 /* The same with the adapter and the values of a file, which the model owns from then on. */
 hp_status lm_set_adapter_file(lm *m, struct adapter_file *f);
+/* Only params of these names are trained. */
+hp_status lm_train_only(lm *m, const char *const *name, size_t n);
 /* What adapters may name in the model. */
 adapter_subject lm_subject(const lm *m);
 /* lm_load will add B A of these files to the weights that it loads.  The model owns f from then on,

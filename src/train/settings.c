@@ -79,6 +79,9 @@ static const struct {
     {"kto_rejected_weight", KEY_kto_rejected_weight, NULL, SETTING_NUMBER},
     {"ref_model", KEY_ref_model, NULL, SETTING_NUMBER},
     {"finetuning_type", KEY_finetuning_type, NULL, SETTING_NUMBER},
+    {"freeze_trainable_layers", KEY_freeze_trainable_layers, NULL, SETTING_NUMBER},
+    {"freeze_trainable_modules", KEY_freeze_trainable_modules, NULL, SETTING_NUMBER},
+    {"freeze_extra_modules", KEY_freeze_extra_modules, NULL, SETTING_NUMBER},
     {"lora_rank", KEY_lora_rank, NULL, SETTING_NUMBER},
     {"lora_alpha", KEY_lora_alpha, NULL, SETTING_NUMBER},
     {"lora_dropout", KEY_lora_dropout, NULL, SETTING_NUMBER},
@@ -135,6 +138,11 @@ static bool is_of_lora(int key) {
   return false;
 }
 
+static bool is_of_freeze(int key) {
+  return key == KEY_freeze_trainable_layers || key == KEY_freeze_trainable_modules ||
+         key == KEY_freeze_extra_modules;
+}
+
 static hp_status add(run_settings *s, const char *name, const char *value, setting_kind kind) {
   const char *copy = arena_strdup(&s->mem, value);
   HP_TRY_MEM(copy);
@@ -155,6 +163,7 @@ static hp_status add_row(const train_config *c, size_t i, run_settings *s) {
   if (c->optim == OPTIM_SGD && is_of_adam(rows[i].key)) return HP_OK;
   if (is_of_preference(rows[i].key) && !losses[c->stage].preference) return HP_OK;
   if (is_of_evaluation(rows[i].key) && !schedule_follows_metric(c->is.schedule)) return HP_OK;
+  if (c->finetuning_type != TUNING_FREEZE && is_of_freeze(rows[i].key)) return HP_OK;
   if (c->finetuning_type != TUNING_LORA && is_of_lora(rows[i].key)) return HP_OK;
   if (rows[i].print) rows[i].print(c, &text);
   else train_config_print_value(c, rows[i].key, &text);

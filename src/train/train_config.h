@@ -184,7 +184,8 @@ typedef struct {
     int64_t block;      /* tokens of a block, or at most of a sample */
     uint64_t data_seed; /* seed of the sampler */
     train_names dataset, eval_dataset;
-    train_names adapters;                /* folders */
+    train_names adapters; /* folders */
+    train_names freeze_modules, freeze_extra;
     train_names lora_target, additional; /* of lora */
     const double *interleave_probs;      /* one per dataset, or NULL */
     int64_t val_count;                   /* samples taken for evaluation, or 0 */

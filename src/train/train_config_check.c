@@ -656,7 +656,7 @@ static const rule rules[] = {
     RULE(check_stage, KEY_stage),
     RULE(train_tuning_decide, KEY_finetuning_type, KEY_adapter_name_or_path, KEY_lora_target,
          KEY_additional_target, KEY_lora_rank, KEY_create_new_adapter, KEY_use_rslora,
-         KEY_lora_dropout),
+         KEY_lora_dropout, KEY_freeze_trainable_modules, KEY_freeze_extra_modules),
     RULE(check_model_is_named, KEY_model_name_or_path),
     RULE(decide_work, KEY_do_train, KEY_do_eval, KEY_eval_strategy),
     RULE(decide_names, KEY_dataset),

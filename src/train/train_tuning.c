@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "model/lm_adapter.h"
+#include "train/train_freeze.h"
 
 #include <math.h>
 
@@ -9,9 +10,9 @@
 
 static hp_status check_built(const train_config *c) {
   static const char *const tuning[] = {"full", "freeze", "lora", "oft"};
-  if (c->finetuning_type == TUNING_FULL || c->finetuning_type == TUNING_LORA) return HP_OK;
+  if (c->finetuning_type <= TUNING_LORA) return HP_OK;
   TREE_FAIL(train_config_at(c, KEY_finetuning_type),
-            "finetuning_type %s is not built; write finetuning_type: full or lora",
+            "finetuning_type %s is not built; write finetuning_type: full, freeze or lora",
             tuning[c->finetuning_type]);
 }
 
@@ -27,15 +28,28 @@ static hp_status refuse_lora_keys(const train_config *c) {
   return HP_OK;
 }
 
-static hp_status note_lora_keys(train_config *c) {
-  static const int keys[] = {KEY_lora_rank,     KEY_lora_alpha,        KEY_lora_dropout,
+static hp_status note_keys(train_config *c, int type, const int *keys, size_t n) {
+  static const char *const tuning[] = {"full", "freeze", "lora"};
+  for (size_t i = 0; i < n; i++)
+    if (c->finetuning_type != type && c->at[keys[i]])
+      HP_TRY(train_config_note(c, "%s: without effect: it belongs to finetuning_type %s",
+                               train_key_get(keys[i])->name, tuning[type]));
+  return HP_OK;
+}
+
+static hp_status note_other_keys(train_config *c) {
+  static const int lora[] = {KEY_lora_rank,     KEY_lora_alpha,        KEY_lora_dropout,
                              KEY_lora_target,   KEY_additional_target, KEY_create_new_adapter,
                              KEY_adapter_folder};
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-    if (c->at[keys[i]])
-      HP_TRY(train_config_note(c, "%s: without effect: it belongs to finetuning_type lora",
-                               train_key_get(keys[i])->name));
-  return HP_OK;
+  static const int freeze[] = {KEY_freeze_trainable_layers, KEY_freeze_trainable_modules,
+                               KEY_freeze_extra_modules};
+  HP_TRY(note_keys(c, TUNING_LORA, lora, sizeof lora / sizeof *lora));
+  return note_keys(c, TUNING_FREEZE, freeze, sizeof freeze / sizeof *freeze);
+}
+
+static hp_status decide_freeze(train_config *c) {
+  HP_TRY(train_config_split(c, c->freeze_trainable_modules, &c->is.freeze_modules));
+  return train_config_split(c, c->freeze_extra_modules, &c->is.freeze_extra);
 }
 
 static hp_status decide_lora(train_config *c) {
@@ -60,9 +74,10 @@ static hp_status note_export_keys(train_config *c) {
 hp_status train_tuning_decide(train_config *c) {
   HP_TRY(note_export_keys(c));
   HP_TRY(check_built(c));
+  HP_TRY(note_other_keys(c));
   if (c->finetuning_type == TUNING_LORA) return decide_lora(c);
   HP_TRY(refuse_lora_keys(c));
-  return note_lora_keys(c);
+  return c->finetuning_type == TUNING_FREEZE ? decide_freeze(c) : HP_OK;
 }
 
 /* --- the model -------------------------------------------------------------------------------- */
@@ -100,6 +115,7 @@ static hp_status set_new_adapter(const train_config *c, lm *m) {
 
 hp_status train_tuning_apply(const train_config *c, lm *m) {
   const train_names *all = &c->is.adapters;
+  if (c->finetuning_type == TUNING_FREEZE) return train_freeze_apply(c, m);
   if (c->finetuning_type != TUNING_LORA) return HP_OK;
   bool anew = c->create_new_adapter || !all->n;
   for (size_t i = 0; i < all->n; i++) HP_TRY(open_adapter(c, m, i, !anew && i + 1 == all->n));

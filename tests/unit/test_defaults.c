@@ -22,6 +22,7 @@ static const char top[] =
     " adapter_name_or_path=null adapter_folder=null additional_target=null create_new_adapter=false"
     " export_dir=null export_size=5 infer_dtype=auto export_legacy_format=false"
     " export_quantization_bit=null export_hub_model_id=null"
+    " freeze_trainable_layers=2 freeze_trainable_modules=all freeze_extra_modules=null"
     " lora_alpha=null lora_dropout=0.0 lora_rank=8 lora_target=all use_rslora=false"
     " stage=sft finetuning_type=lora do_train=null do_eval=false dataset=null eval_dataset=null"
     " dataset_dir=data cutoff_len=2048 packing=null max_samples=null val_size=0.0"

@@ -329,7 +329,7 @@ TEST(of_stages_and_methods_only_those_that_are_built_are_expected) {
   str help = {0};
   train_config_print_help(&help);
   CHECK(strstr(help.at, "one of pt, sft, rm, dpo, kto [") &&
-        strstr(help.at, "one of full, lora ["));
+        strstr(help.at, "freeze, lora [lora]"));
   CHECK(!strstr(help.at, "ppo,") && !strstr(help.at, "!"));
   str_free(&help);
   tree_free(&source);
@@ -413,13 +413,14 @@ static void check_out_of_range(const train_key *k, const char *value) {
 }
 
 TEST(every_number_has_a_range_and_is_finite) {
-  static const char *const never[] = {".nan", ".inf", "-.inf", "1e300", "-1e300", "-2"};
+  static const char *const never[] = {".nan", ".inf", "-.inf", "1e300", "-1e300"};
   char value[64];
   for (int i = 0; i < KEY_COUNT; i++) {
     const train_key *k = train_key_get(i);
     if (k->status != TRAIN_USED || (k->type != TRAIN_INT && k->type != TRAIN_NUM)) continue;
     if (!(k->least < k->most)) test_fail(__FILE__, __LINE__, "%s has no range", k->name);
     for (size_t n = 0; n < sizeof never / sizeof *never; n++) check_out_of_range(k, never[n]);
+    if (i != KEY_freeze_trainable_layers) check_out_of_range(k, "-2"); /* there: the first two */
     snprintf(value, sizeof value, "%.17g", k->most * 1.01 + 1);
     check_out_of_range(k, value);
     snprintf(value, sizeof value, k->type == TRAIN_INT ? "%.0f" : "%g",
@@ -454,8 +455,8 @@ TEST(shares_and_rates_have_the_ranges_they_can_have) {
 
 TEST(missing_keys_are_asked_for_with_what_to_write) {
   CHECK_FAILS(parse_only("stage: ppo"), "stage ppo is not built");
-  CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: freeze"), "freeze is not built; write "
-                                                                "finetuning_type: full");
+  CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: oft"), "oft is not built; write "
+                                                             "finetuning_type: full");
   CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: full"), "model_name_or_path is missing");
   CHECK_FAILS(parse_only("stage: pt\nfinetuning_type: full\nmodel_name_or_path: m"),
               "dataset is missing");
