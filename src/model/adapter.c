@@ -119,6 +119,54 @@ static hp_status find_modules(adapter *a, const adapter_subject *s) {
   return HP_OK;
 }
 
+/* Is the param of a module whose name ends so?  The module may be one that contains others. */
+static bool is_of_module(const char *param, const char *end) {
+  for (size_t n = strlen(param); n > 0; n--)
+    if (param[n] == '.' && ends_with(param, n, end)) return true;
+  return false;
+}
+
+static hp_status refuse_whole(const adapter_subject *s, const char *name) {
+  str names = {0};
+  for (size_t i = 0; i < s->params; i++) {
+    const char *param = s->param[i].name;
+    bool layer = strpbrk(param, "0123456789*") != NULL;
+    const char *end = strrchr(param, '.');
+    if (!layer && end && s->param[i].kind < PARAM_FIXED)
+      str_printf(&names, "%s%.*s", names.len ? ", " : "", (int)(end - param), param);
+  }
+  hp_status st = err_set(HP_ERR_ARG, __FILE__, __LINE__,
+                         "additional_target \"%s\" matches no module of %s; outside of its layers "
+                         "it has: %s",
+                         name, s->path, names.at ? names.at : "none");
+  str_free(&names);
+  return st;
+}
+
+/* Params of modules that are trained whole. */
+static hp_status find_whole(adapter *a, const adapter_subject *s) {
+  for (size_t k = 0; k < a->o.whole.n; k++) {
+    bool any = false;
+    for (size_t i = 0; i < s->params; i++) {
+      const model_param *p = &s->param[i];
+      const char *end = strrchr(p->name, '.');
+      char module[sizeof p->name];
+      if (p->kind >= PARAM_FIXED || !is_of_module(p->name, a->o.whole.at[k])) continue;
+      any = true;
+      snprintf(module, sizeof module, "%.*s", (int)(end - p->name), p->name);
+      if (adapter_find(a, module))
+        HP_FAIL(
+            HP_ERR_ARG,
+            "additional_target \"%s\" contains \"%s\", which lora_target names too; leave it out "
+            "of one of them",
+            a->o.whole.at[k], module);
+      HP_TRY(adapter_add_whole(a, p->name));
+    }
+    if (!any) return refuse_whole(s, a->o.whole.at[k]);
+  }
+  return HP_OK;
+}
+
 /* --- creating --------------------------------------------------------------------------------- */
 
 static hp_status copy_names(arena *mem, const adapter_names *from, adapter_names *to) {
@@ -136,7 +184,8 @@ static hp_status fill(const adapter_options *o, const adapter_subject *s, adapte
   a->o = *o;
   HP_TRY(copy_names(&a->mem, &o->target, &a->o.target));
   HP_TRY(copy_names(&a->mem, &o->whole, &a->o.whole));
-  return find_modules(a, s);
+  HP_TRY(find_modules(a, s));
+  return find_whole(a, s);
 }
 
 hp_status adapter_create(const adapter_options *o, const adapter_subject *s, adapter **out) {

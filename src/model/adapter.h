@@ -21,6 +21,7 @@ typedef struct {
   bool rslora;          /* scale alpha / sqrt(rank) in place of alpha / rank */
   adapter_names target; /* modules by the end of their names; "all" alone: all but the head */
   adapter_names whole;  /* ends of names of modules that are trained whole */
+  double b_rate;        /* factor on the learning rate of B, and of vectors (LoRA+); 0: none */
   uint64_t seed;        /* of A's first values */
 } adapter_options;
 

@@ -244,6 +244,19 @@ adapter_subject lm_subject(const lm *m) {
                            .path = m->path};
 }
 
+hp_status lm_untie(lm *m) {
+  static const char key[] = "tie_word_embeddings";
+  if (!m->c.tied) return HP_OK;
+  tree_node *no = tree_new(&m->c.source.mem, TREE_BOOL, m->c.source.root->source, 0, 0);
+  HP_TRY_MEM(no);
+  no->key = key;
+  no->key_len = sizeof key - 1;
+  HP_TRY(tree_set(&m->c.source.mem, m->c.source.root, no));
+  m->c.tied = false;
+  m->untied = true;
+  return list_names(m);
+}
+
 hp_status lm_train_only(lm *m, const char *const *name, size_t n) {
   m->has_only = true;
   map_free(&m->only);
@@ -301,7 +314,8 @@ static void init_values(const chance *c, const lm_tensor *t, size_t first, size_
   const lm *m = c->m;
   const model_param *p = &m->params.at[t->param];
   const model_family *f = m->c.family;
-  bool tied = m->c.tied && !strcmp(t->name, f->head_name); /* has the embedding's numbers */
+  bool shares = m->c.tied || m->untied; /* the head has the embedding's numbers */
+  bool tied = shares && !strcmp(t->name, f->head_name);
   const char *name = tied ? f->embedding_name : t->name;
   bool frozen = m->c.frozen >= 0 && !strcmp(name, f->embedding_name);
   uint64_t stream = hash_bytes(name, strlen(name));

@@ -29,6 +29,7 @@ typedef struct {
   VEC(struct adapter_file *) merged; /* adapters that lm_load adds to the weights */
   map only;                          /* names of the params that are trained; see has_only */
   bool has_only;                     /* not all params are trained */
+  bool untied; /* config.json of the files ties the head to the embedding, but here they differ */
   VEC(lm_tensor) tensors;            /* in the order of params, slices of a stack in order */
   VEC(model_annotation) annotations; /* in the order of the model */
   int64_t rope_rows;                 /* of rotary tables shared by graphs, 0: none */
@@ -66,6 +67,9 @@ hp_status lm_set_adapter(lm *m, adapter *a);
 hp_status lm_set_adapter_file(lm *m, struct adapter_file *f);
 /* Only params of these names are trained. */
 hp_status lm_train_only(lm *m, const char *const *name, size_t n);
+/* From now on a tied head is a param of its own, which starts with the embedding's numbers; no
+ * effect on other models. */
+hp_status lm_untie(lm *m);
 /* What adapters may name in the model. */
 adapter_subject lm_subject(const lm *m);
 /* lm_load will add B A of these files to the weights that it loads.  The model owns f from then on,

@@ -25,12 +25,15 @@ static const st_tensor *find_tensor(const weights *w, const char *name) {
   return t;
 }
 
+/* Do the files tie the head to the embedding? */
+static bool is_tied(const lm *m) { return m->c.tied || m->untied; }
+
 /* In a tied model, the other tensor with the numbers of `name`: the head for the embedding, and
  * the embedding for the head; NULL: none. */
 static const st_tensor *find_tied_tensor(const lm *m, const weights *w, const char *name) {
   const model_family *f = m->c.family;
-  if (m->c.tied && !strcmp(name, f->embedding_name)) return weights_find(w, f->head_name);
-  return m->c.tied && !strcmp(name, f->head_name) ? find_tensor(w, f->embedding_name) : NULL;
+  if (is_tied(m) && !strcmp(name, f->embedding_name)) return weights_find(w, f->head_name);
+  return is_tied(m) && !strcmp(name, f->head_name) ? find_tensor(w, f->embedding_name) : NULL;
 }
 
 /* A tied head may be in the files, too, or alone, but not with other values. */
@@ -201,7 +204,7 @@ static hp_status collect_known_names(const lm *m, map *known) {
   for (size_t i = 0; i < m->tensors.len; i++) HP_TRY(add_known(known, m->tensors.at[i].name));
   for (size_t i = 0; i < m->params.len; i++)
     if (*m->params.at[i].alias) HP_TRY(add_known(known, m->params.at[i].alias));
-  return m->c.tied ? add_known(known, m->c.family->head_name) : HP_OK;
+  return is_tied(m) ? add_known(known, m->c.family->head_name) : HP_OK;
 }
 
 /* A buffer saved by old versions, or an empty tensor. */

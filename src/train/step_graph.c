@@ -6,6 +6,7 @@
 #include "train/losses.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { NAME_MAX_ = 192, CONCAT_MAX = 64 };
 
@@ -88,6 +89,16 @@ static hp_tensor annotate_grad(model_build *b, const model_param *p, hp_tensor g
   return hp_annotate(b->g, name, grad);
 }
 
+/* Norms and biases have no weight decay; but with LoRA+ LlamaFactory spares only layer norms, which
+ * are those with a bias. */
+static double decay_of(const step_graph *s, const model_param *p, bool plus) {
+  const char *end = strrchr(p->name, '.');
+  char bias[sizeof p->name + 8];
+  if (p->kind != PARAM_NORM) return p->kind == PARAM_BIAS ? 0 : s->o->decay;
+  snprintf(bias, sizeof bias, "%.*s.bias", (int)(end ? end - p->name : 0), p->name);
+  return plus && !lm_find(s->m, bias) ? s->o->decay : 0;
+}
+
 static void apply(const step_graph *s, model_build *b, const hp_tensor *wrt, const hp_tensor *grad,
                   hp_tensor factor) {
   hp_tensor lr = scalar(b, "lr");
@@ -96,17 +107,21 @@ static void apply(const step_graph *s, model_build *b, const hp_tensor *wrt, con
     rate = scalar(b, "lr_over_bc1");
     root = scalar(b, "sqrt_bc2");
   }
+  double ratio = s->m->adapter ? s->m->adapter->o.b_rate : 0;
+  hp_tensor b_lr = ratio > 0 ? hp_scale(b->g, lr, ratio) : lr;
+  hp_tensor b_rate = ratio > 0 && rate ? hp_scale(b->g, rate, ratio) : rate;
   for (size_t i = 0; i < s->m->trained; i++) {
     const model_param *p = &s->m->params.at[i];
-    double decay = p->kind == PARAM_NORM || p->kind == PARAM_BIAS ? 0 : s->o->decay;
+    double decay = decay_of(s, p, ratio > 0);
+    bool fast = p->kind == PARAM_LORA_B || p->shape.rank == 1; /* LoRA+ */
     start_param(b, p);
     if (s->o->optimizer == STEP_ADAMW) {
       hp_adamw_options a = {s->o->beta1, s->o->beta2, s->o->eps, decay};
-      hp_adamw(b->g, wrt[i], grad[i], state(b, "m", p), state(b, "v", p), factor, lr, rate, root,
-               &a);
+      hp_adamw(b->g, wrt[i], grad[i], state(b, "m", p), state(b, "v", p), factor, fast ? b_lr : lr,
+               fast ? b_rate : rate, root, &a);
     } else {
       hp_tensor buffer = s->o->momentum != 0 ? state(b, "m", p) : wrt[i];
-      hp_sgd(b->g, wrt[i], grad[i], buffer, factor, lr, s->o->momentum, decay);
+      hp_sgd(b->g, wrt[i], grad[i], buffer, factor, fast ? b_lr : lr, s->o->momentum, decay);
     }
   }
 }

@@ -5,6 +5,7 @@
 #include "train/train_freeze.h"
 
 #include <math.h>
+#include <string.h>
 
 /* --- configuration ---------------------------------------------------------------------------- */
 
@@ -18,7 +19,7 @@ static hp_status check_built(const train_config *c) {
 
 /* Keys that change something with finetuning_type lora alone, as LlamaFactory refuses them. */
 static hp_status refuse_lora_keys(const train_config *c) {
-  static const int keys[] = {KEY_adapter_name_or_path, KEY_use_rslora};
+  static const int keys[] = {KEY_adapter_name_or_path, KEY_use_rslora, KEY_loraplus_lr_ratio};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     const tree_node *n = c->at[keys[i]];
     if (!n || (n->kind == TREE_BOOL && !n->boolean)) continue;
@@ -98,6 +99,12 @@ static hp_status open_adapter(const train_config *c, lm *m, size_t i, bool keep)
   return st;
 }
 
+/* Does the name of the module of WEIGHT, "NAME.weight", end so? */
+static bool is_module(const char *weight, const char *end) {
+  size_t n = (size_t)(strrchr(weight, '.') - weight), k = strlen(end);
+  return n >= k && !strncmp(weight + n - k, end, k);
+}
+
 static hp_status set_new_adapter(const train_config *c, lm *m) {
   adapter_options o = {.rank = c->lora_rank,
                        .alpha = c->lora_alpha == TRAIN_NONE ? 2 * (double)c->lora_rank
@@ -107,6 +114,10 @@ static hp_status set_new_adapter(const train_config *c, lm *m) {
                        .target = {c->is.lora_target.at, c->is.lora_target.n},
                        .whole = {c->is.additional.at, c->is.additional.n},
                        .seed = (uint64_t)c->seed};
+  for (size_t i = 0; i < o.whole.n; i++)
+    if (is_module(m->c.family->head_name, o.whole.at[i]) ||
+        is_module(m->c.family->embedding_name, o.whole.at[i]))
+      HP_TRY(lm_untie(m));
   adapter_subject s = lm_subject(m);
   adapter *a;
   HP_TRY(adapter_create(&o, &s, &a));
@@ -119,5 +130,7 @@ hp_status train_tuning_apply(const train_config *c, lm *m) {
   if (c->finetuning_type != TUNING_LORA) return HP_OK;
   bool anew = c->create_new_adapter || !all->n;
   for (size_t i = 0; i < all->n; i++) HP_TRY(open_adapter(c, m, i, !anew && i + 1 == all->n));
-  return anew ? set_new_adapter(c, m) : HP_OK;
+  if (anew) HP_TRY(set_new_adapter(c, m));
+  m->adapter->o.b_rate = isnan(c->loraplus_lr_ratio) ? 0 : c->loraplus_lr_ratio;
+  return HP_OK;
 }

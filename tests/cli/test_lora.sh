@@ -161,6 +161,57 @@ run export merge.yaml
 exit_is 2
 err_has "export_dir is missing"
 
+it "trains modules of additional_target whole, an embedding apart from the head that it is tied to"
+lora h <<END
+additional_target: embed_tokens,norm
+END
+run train h/job.yaml
+exit_is 0
+tensors h/out/adapter_model.safetensors | grep -q '^base_model.model.model.embed_tokens.weight F32' || fail "no embedding"
+tensors h/out/adapter_model.safetensors | grep -q '^base_model.model.model.norm.weight F32' || fail "no norm"
+tensors h/out/adapter_model.safetensors | grep -q '^base_model.model.model.layers.1.input_layernorm.weight' || fail "norm is the end of its name"
+run train h/job.yaml output_dir=h/again resume_from_checkpoint=h/out/checkpoint-5
+exit_is 0
+same_file h/out/adapter_model.safetensors h/again/adapter_model.safetensors
+run train h/job.yaml output_dir=h/on adapter_name_or_path=h/out
+exit_is 0
+write whole.yaml <<END
+model_name_or_path: base/out
+adapter_name_or_path: h/out
+export_dir: whole
+END
+run export whole.yaml
+exit_is 0
+[ "$(json whole/config.json tie_word_embeddings)" = false ] || fail "the head is still tied"
+tensors whole/model.safetensors | grep -q '^lm_head.weight' || fail "no head"
+run logits --model base/out --adapter h/out --tokens $TOKENS --out merged.st
+run logits --model whole --tokens $TOKENS --out exported.st
+exit_is 0
+same_file merged.st exported.st
+run train h/job.yaml output_dir=x additional_target=wte
+exit_is 2
+err_has "additional_target \"wte\" matches no module of base/out; outside of its layers it has: model.embed_tokens, model.norm"
+run train h/job.yaml output_dir=x additional_target=q_proj
+exit_is 2
+err_has "which lora_target names too"
+
+it "with loraplus_lr_ratio B learns at another rate; with use_rslora the scale is another"
+lora i <<END
+loraplus_lr_ratio: 8
+END
+run train i/job.yaml max_steps=1 warmup_ratio=0
+exit_is 0
+run train i/job.yaml max_steps=1 warmup_ratio=0 loraplus_lr_ratio=1 output_dir=i/slow
+exit_is 0
+cmp -s i/out/adapter_model.safetensors i/slow/adapter_model.safetensors && fail "the same adapter"
+run train a/job.yaml output_dir=i/rs use_rslora=true
+exit_is 0
+[ "$(json i/rs/adapter_config.json use_rslora)" = true ] || fail "adapter_config.json says nothing of it"
+cmp -s a/out/adapter_model.safetensors i/rs/adapter_model.safetensors && fail "the same adapter"
+run train a/job.yaml output_dir=x finetuning_type=full loraplus_lr_ratio=8
+exit_is 2
+err_has "belongs to finetuning_type lora"
+
 it "refuses what does not fit, by key"
 run train a/job.yaml output_dir=x lora_target=q_proj,w_proj
 exit_is 2
