@@ -31,6 +31,7 @@ typedef struct {
   bool in_backward; /* such a sum, which B needs: none of its instructions can wait */
   bool read_by_backward, written_by_backward; /* by an instruction that comes later and is of B */
   bool read_by_update;
+  uint16_t stage; /* of the last instruction that writes it */
   uint32_t used_for;
 } buffer_use;
 
@@ -69,7 +70,9 @@ static void set_phases(splitter *s) {
     for (int k = 0; k < n->n_in + n->n_out; k++) {
       buffer_use *u = &s->use[root_of(s, n, k)];
       u->touched = later(u->touched, a);
-      if (k >= n->n_in) u->written = later(u->written, a);
+      if (k < n->n_in) continue;
+      u->written = later(u->written, a);
+      u->stage = n->stage;
     }
   }
 }
@@ -137,7 +140,8 @@ static void set_weights(splitter *s) {
     }
     for (int k = 0; k < n->n_in; k++) {
       buffer_use *u = &s->use[root_of(s, n, k)];
-      u->used_for = join(u->used_for, ends);
+      bool crosses = u->stage != n->stage && program_arg(s->p, n, k)->place == PLACE_WORK;
+      u->used_for = join(u->used_for, crosses ? SEVERAL : ends); /* a stage waits for it */
       if (s->action[i] == ACTION_BACKWARD) u->read_by_backward = true;
     }
   }

@@ -125,3 +125,36 @@ TEST(a_sum_that_the_backward_reads_and_an_output_do_not_wait) {
   mem_free(action);
   program_free(p);
 }
+
+/* What a lower stage needs of a higher one is of its backward, though both are on one device, and
+ * though only the gradient of one param comes of it. */
+TEST(what_another_stage_needs_does_not_wait) {
+  hp_graph *g;
+  hp_tensor w[2], grad[2];
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){2, {3, 4}});
+  for (int s = 0; s < 2; s++) {
+    hp_stage(g, s);
+    w[s] = hp_param(g, s ? "w1" : "w0", HP_F32, (hp_shape){2, {4, 4}});
+    x = hp_map(g, "tanh", hp_einsum(g, "ab,bc->ac", x, w[s]), HP_NONE, HP_NONE);
+  }
+  CHECK_OK(hp_grad(g, hp_sum(g, x, (int64_t[]){0, 1}, 2, false), w, 2, grad));
+  for (int s = 0; s < 2; s++) {
+    hp_stage(g, s);
+    hp_assign(g, hp_param(g, s ? "g1" : "g0", HP_F32, (hp_shape){2, {4, 4}}), grad[s]);
+  }
+  program *p = lower(g);
+  uint8_t *action = mem_calloc(p->insts.len, 1);
+  CHECK_OK(program_actions(p, action));
+  int crossings = 0;
+  for (size_t i = 0; i < p->insts.len; i++)
+    for (size_t j = i + 1; j < p->insts.len; j++) {
+      const prog_inst *a = program_inst(p, i), *b = program_inst(p, j);
+      if (a->phase != PHASE_BACKWARD || a->stage == b->stage || !depends(p, a, b)) continue;
+      CHECK_EQ(action[i], ACTION_BACKWARD);
+      crossings++;
+    }
+  CHECK(crossings > 0);
+  mem_free(action);
+  program_free(p);
+}
