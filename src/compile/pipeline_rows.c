@@ -1,5 +1,6 @@
 #include "compile/pipeline_rows.h"
 
+#include "compile/pipeline_check.h"
 #include "prog/actions.h"
 #include "sched/pipe_check.h"
 #include "sched/pipe_generate.h"
@@ -375,7 +376,7 @@ static hp_status plan(planner *p) {
   HP_TRY(add_events(p));
   for (uint32_t m = 0; p->s->update != PROG_NONE && m < (uint32_t)p->out->meshes; m++)
     HP_TRY(add_update(p, m));
-  return HP_OK;
+  return pipeline_check(p->out->mesh, p->out->meshes);
 }
 
 hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out) {

@@ -61,12 +61,13 @@ typedef struct {
   uint8_t done[9][9];     /* actions of a stage and micro-batch */
   uint8_t backward[9][9]; /* how it is written: B or BW */
   uint32_t left;          /* rows to come */
-  bool split;
+  bool split, in_order;
 } maker;
 
 static bool is_ready(const maker *k, uint32_t s, uint32_t m, uint8_t actions) {
-  const uint8_t done = k->done[s][m];
+  const uint8_t done = k->done[s][m], gradients = actions & (PIPE_B | PIPE_W);
   if (done & actions) return false;
+  if (k->in_order && m && (k->done[s][m - 1] & gradients) != gradients) return false;
   if (actions == PIPE_F) return !s || k->done[s - 1][m] & PIPE_F;
   if (actions == PIPE_W) return k->split && done & PIPE_B;
   return done & PIPE_F && actions == k->backward[s][m] &&
@@ -109,13 +110,18 @@ static void read_back(const pipe_rows *p, pipe_rows *out) {
   str_free(&text);
 }
 
-void random_pipe(uint64_t *state, bool overlaps, pipe_rows *out) {
+typedef enum { PIPE_ALONE, PIPE_OVERLAPS, PIPE_IN_ORDER } pipe_kind;
+
+static void make_pipe(uint64_t *state, pipe_kind kind, pipe_rows *out) {
   static maker k;
   pipe_rows shape, made;
-  const uint32_t stages = 1 + pipe_random(state, 9), mixture = pipe_random(state, 3);
-  const uint32_t microbatches = 1 + pipe_random(state, 9);
-  CHECK_OK(pipe_rows_create(stages, 1 + pipe_random(state, stages), microbatches, 0, &shape));
-  k = (maker){.p = &shape, .state = state, .split = mixture};
+  const bool overlaps = kind == PIPE_OVERLAPS, in_order = kind == PIPE_IN_ORDER;
+  const uint32_t stages = 1 + in_order + pipe_random(state, in_order ? 5 : 9);
+  const uint32_t mixture = pipe_random(state, 3), least = 1 + in_order;
+  const uint32_t microbatches = least + pipe_random(state, in_order ? 5 : 9);
+  const uint32_t devices = least + pipe_random(state, stages - in_order);
+  CHECK_OK(pipe_rows_create(stages, devices, microbatches, 0, &shape));
+  k = (maker){.p = &shape, .state = state, .split = mixture, .in_order = in_order};
   draw_placement(&k);
   for (uint32_t s = 0; s < stages; s++)
     for (uint32_t m = 0; m < microbatches; m++)
@@ -137,7 +143,7 @@ void random_pipe(uint64_t *state, bool overlaps, pipe_rows *out) {
     }
     add(&k, d, row);
   }
-  if (!pipe_random(state, 4))
+  if (!in_order && !pipe_random(state, 4))
     for (uint32_t s = 0; s < stages; s++)
       add(&k, shape.placement[s], (pipe_row){.stage = (uint16_t)s, .actions = PIPE_U});
   pipe_list_apply(&k.list, &shape, &made);
@@ -145,6 +151,12 @@ void random_pipe(uint64_t *state, bool overlaps, pipe_rows *out) {
   pipe_rows_free(&made);
   pipe_rows_free(&shape);
 }
+
+void random_pipe(uint64_t *state, bool overlaps, pipe_rows *out) {
+  make_pipe(state, overlaps ? PIPE_OVERLAPS : PIPE_ALONE, out);
+}
+
+void random_pipe_in_order(uint64_t *state, pipe_rows *out) { make_pipe(state, PIPE_IN_ORDER, out); }
 
 /* --- running rows, one at a time -------------------------------------------------------------- */
 

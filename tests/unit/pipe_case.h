@@ -10,6 +10,9 @@ enum { PIPE_CASE_ROWS = 1024 };
  * B and W, or a mixture; some rows overlap if `overlaps`.  Rows have the lines of their printed
  * text. */
 void random_pipe(uint64_t *state, bool overlaps, pipe_rows *out);
+/* The same with 2 to 6 stages, devices and micro-batches, whose backwards come in the order of the
+ * micro-batches on each stage: a pipeline runs it. */
+void random_pipe_in_order(uint64_t *state, pipe_rows *out);
 /* 0 .. below - 1 */
 uint32_t pipe_random(uint64_t *state, uint32_t below);
 /* `often` cases, or a tenth with HYPER_QUICK. */
