@@ -20,9 +20,13 @@ typedef struct {
   int signals_from; /* see launch_command */
 } starter;
 
-/* Processes share out the cores themselves, so none is bound; -q: what ends a job is told by
- * `hyper launch`. */
-static const starter starters[] = {{"Open MPI", "-q --bind-to none", "--hostfile",
+/* Processes share out the cores themselves, so none is bound; -q, which Open MPI has up to version
+ * 4: what ends a job is told by `hyper launch`.  The first mark that is found counts. */
+static const starter starters[] = {{"(Open MPI) 3", "-q --bind-to none", "--hostfile",
+                                    "--allow-run-as-root", "--oversubscribe", "-x", 128},
+                                   {"(Open MPI) 4", "-q --bind-to none", "--hostfile",
+                                    "--allow-run-as-root", "--oversubscribe", "-x", 128},
+                                   {"Open MPI", "--bind-to none", "--hostfile",
                                     "--allow-run-as-root", "--oversubscribe", "-x", 128},
                                    {"HYDRA", "-bind-to none", "-f", NULL, NULL, NULL, 0},
                                    {"slurm", "--cpu-bind=none --kill-on-bad-exit=1", "--nodefile",

@@ -15,6 +15,14 @@ over_mpi() {
   unset HYPER_MPI
   command -v mpirun >/dev/null || { skip "no mpirun; tools/bootstrap mpi installs it"; return 1; }
   [ -e "$B/hyper_mpi.so" ] || { skip "no hyper_mpi.so: there was no mpicc when hyper was built"; return 1; }
+  case $(mpirun --version) in *"(Open MPI) "[5-9]*) mpirun_without_q ;; esac
+}
+# Scripts say mpirun -q, which Open MPI has up to version 4.
+mpirun_without_q() {
+  mkdir -p "$WORK/without-q"
+  printf '#!/bin/sh\n[ "$1" != -q ] || shift\nexec %s "$@"\n' "$(command -v mpirun)" >"$WORK/without-q/mpirun"
+  chmod +x "$WORK/without-q/mpirun"
+  PATH=$WORK/without-q:$own_path
 }
 
 # Processes of this script's jobs that are alive, with their ranks, and who started them: "PID RANK".

@@ -135,6 +135,10 @@ key=$(said | cut -d: -f3)
 grep -qF -e "-x HYPER_SUPERVISOR" arguments || fail "its name is not"
 grep -q "^-q --bind-to none .*-n 2 .*/hyper train nothing.yaml$" arguments ||
   fail "processes that share the cores out themselves are started with: $(cat arguments)"
+sed 's/4\.1\.4/5.0.3/' shows >shows5 # which has no -q
+chmod +x shows5
+launch_with shows5
+grep -q "^--bind-to none .*-n 2 " arguments || fail "Open MPI 5 is started with: $(cat arguments)"
 echo "localhost slots=2 # this one" >hosts
 launch_with shows --hostfile hosts
 [ "$(said | cut -d: -f1)" = 127.0.0.1 ] || fail "with this machine alone listens at $(said)"
