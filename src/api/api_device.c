@@ -406,7 +406,7 @@ HP_API hp_status hp_read(const hp_device *d, const char *name, void *data, size_
   DEVICE_MESH_HOLD(d);
   HP_TRY(find(d, name, &on, &i));
   HP_TRY(check_bytes(&on->states.at[i], name, bytes));
-  return api_result(__func__, device_mesh_read(on, i, data));
+  return api_result(__func__, stage_meshes_read(d, stage_meshes_where(d, name, &i), i, data));
 }
 
 HP_API int hp_param_count(const hp_device *d) {

@@ -233,8 +233,16 @@ static hp_status list_pieces(pipeline_link *l) {
   return HP_OK;
 }
 
-/* Ended by end_link, also after a failure. */
-static hp_status begin_link(const step *s, pipeline_link *l) {
+/* Those of process 0. */
+static hp_status agree(void *context, double *costs, size_t n) {
+  const hp_device *d = context;
+  char wants[COMM_MAX];
+  memset(wants, 1, sizeof wants);
+  return device_mesh_send(d, 0, wants, costs, n * sizeof *costs);
+}
+
+/* loads: a program is made, by all processes.  Ended by end_link, also after a failure. */
+static hp_status begin_link(const step *s, bool loads, pipeline_link *l) {
   hp_device *d = s->piece[0]->d;
   const size_t meshes = (size_t)d->meshes, pieces = (size_t)s->n;
   *l = (pipeline_link){.s = s, .d = d};
@@ -257,7 +265,9 @@ static hp_status begin_link(const step *s, pipeline_link *l) {
                       .piece_of = l->piece_of,
                       .micros = l->in.micros,
                       .update = l->in.update,
-                      .update_micro = l->in.update_micro};
+                      .update_micro = l->in.update_micro,
+                      .agree = loads && d->own < d->n ? agree : NULL,
+                      .context = d};
   l->in = in;
   return pipeline_plan_make(&l->in, &l->plan);
 }
@@ -271,6 +281,8 @@ static void end_link(pipeline_link *l) {
   mem_free(l->piece_of);
   mem_free(l->bytes);
 }
+
+enum { IO_NAME = 256 };
 
 /* --- the program of a mesh -------------------------------------------------------------------- */
 
@@ -345,6 +357,37 @@ static hp_status add_io(const pipeline_link *l, int on, runs *r) {
   return HP_OK;
 }
 
+static bool is_crossing(const hp_piece *p, int on, const char *io) {
+  for (size_t i = 0; i < p->crossing.len; i++) {
+    const stage_crossing *x = &p->crossing.at[i];
+    if ((x->from == on || x->to == on) && !strcmp(x->name, io)) return true;
+  }
+  return false;
+}
+
+/* Names and types of what the mesh reads and writes, from its graphs, which all processes have. */
+static hp_status name_io(const pipeline_link *l, int on, const piece_run *run, pipeline_runs *r) {
+  const hp_piece *p = l->s->piece[run->piece], *part = p->part[on];
+  char full[IO_NAME];
+  for (uint32_t i = 0; part && i < part->g->nodes.len; i++) {
+    const ir_node *n = graph_node(part->g, i);
+    if (n->op != OP_INPUT && n->op != OP_OUTPUT) continue;
+    const char *io = attr_str(part->g, n, "name");
+    if (is_crossing(p, on, io)) continue;
+    val v = n->op == OP_INPUT ? n->out0 : graph_in(part->g, n)[0];
+    if (l->in.micros > 1) snprintf(full, sizeof full, "%s@%u", io, run->microbatch);
+    else snprintf(full, sizeof full, "%s", io);
+    HP_TRY(pipeline_runs_name(r, on, full, graph_value(part->g, v), n->op == OP_OUTPUT));
+  }
+  return HP_OK;
+}
+
+static hp_status name_mesh(const pipeline_link *l, int on, pipeline_runs *r) {
+  const api_rows *rows = &l->s->rows;
+  for (size_t i = 0; i < rows->run.len; i++) HP_TRY(name_io(l, on, &rows->run.at[i], r));
+  return HP_OK;
+}
+
 static hp_status load_mesh(const pipeline_link *l, int on, pipeline_program *p) {
   compilation linked;
   double start = time_now_s();
@@ -352,7 +395,6 @@ static hp_status load_mesh(const pipeline_link *l, int on, pipeline_program *p) 
   HP_TRY_MEM(h);
   p->part[on] = h;
   h->r.d = l->d->stage_mesh[on];
-  HP_TRY(create_params(l, on));
   hp_status st = link_mesh(l, on, &linked);
   if (!st) st = api_compile_devices(&linked, h->r.d, h);
   for (int i = 0; !st && i < h->r.d->own; i++)
@@ -373,8 +415,12 @@ static hp_status load_meshes(pipeline_link *l, hp_program *h) {
   HP_TRY_MEM(p->part && p->row);
   if (l->row.len) memcpy(p->row, l->row.at, l->row.len * sizeof *p->row);
   HP_TRY(pipeline_runs_create(l->d, &p->runs));
-  for (int i = 0; i < l->d->meshes; i++)
-    if (l->plan.mesh[i].row.len) HP_TRY(load_mesh(l, i, p));
+  for (int i = 0; i < l->d->meshes; i++) {
+    bool runs_here = l->plan.mesh[i].row.len && l->d->stage_mesh[i]->own;
+    HP_TRY(create_params(l, i));
+    HP_TRY(name_mesh(l, i, p->runs));
+    if (runs_here) HP_TRY(load_mesh(l, i, p));
+  }
   p->plan = l->plan;
   l->plan = (pipeline_plan){0};
   return HP_OK;
@@ -384,7 +430,7 @@ hp_status api_pipeline_link(const step *s, hp_program *h) {
   pipeline_link l = {.s = s};
   stage_pieces by_stage;
   hp_status st = stage_pieces_begin(s, &by_stage);
-  if (!st) st = begin_link(&by_stage.s, &l);
+  if (!st) st = begin_link(&by_stage.s, true, &l);
   if (!st) st = load_meshes(&l, h);
   end_link(&l);
   stage_pieces_end(&by_stage);
@@ -526,7 +572,7 @@ hp_status api_pipeline_plan(const step *s, hp_program_stats *out, const char *wh
   double start = time_now_s();
   int fullest = 0;
   hp_status st = stage_pieces_begin(s, &by_stage);
-  if (!st) st = begin_link(&by_stage.s, &l);
+  if (!st) st = begin_link(&by_stage.s, false, &l);
   bool alone = what && !strcmp(what, "pipeline.costs.json"); /* of stages, without a memory plan */
   if (!st && !alone) st = plan_meshes(&l, start, &fullest, &sum);
   if (!st && what) st = explain_meshes(&l, fullest, what, text);

@@ -133,6 +133,15 @@ static void find_costs(planner *p) {
       if (cost_of(p->out, a)[s] < least) cost_of(p->out, a)[s] = least;
 }
 
+static hp_status agree_on_costs(const planner *p) {
+  const pipeline_step *s = p->s;
+  double *const each[] = {p->out->forward_s, p->out->backward_s, p->out->weights_s,
+                          p->out->update_s, p->out->transfer_s};
+  for (size_t i = 0; s->agree && i < sizeof each / sizeof *each; i++)
+    HP_TRY(s->agree(s->context, each[i], (size_t)s->place.stages));
+  return HP_OK;
+}
+
 /* --- the schedule ----------------------------------------------------------------------------- */
 
 /* One micro-batch goes through the stages and back. */
@@ -371,6 +380,7 @@ static hp_status plan(planner *p) {
   HP_TRY(find_actions(p));
   for (size_t c = 0; c < p->s->crossings; c++) HP_TRY(find_made(p, c));
   find_costs(p);
+  HP_TRY(agree_on_costs(p));
   HP_TRY(make_schedule(p));
   HP_TRY(check_rows(p));
   HP_TRY(add_events(p));

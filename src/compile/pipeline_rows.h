@@ -34,6 +34,9 @@ typedef struct {
   uint32_t
       update; /* the piece with the update, that of a micro-batch or another; PROG_NONE: none */
   uint32_t update_micro;
+  /* Makes n costs those of all processes, whose schedules must be the same; NULL: there is one. */
+  hp_status (*agree)(void *context, double *costs, size_t n);
+  void *context;
 } pipeline_step;
 
 typedef VEC(link_row) link_row_list;

@@ -178,6 +178,15 @@ static hp_status count_no_partial_sums(const device_mesh *dm, device *d) {
   return HP_OK;
 }
 
+/* What compiles for a mesh whose devices are all of other processes: a device of this one in the
+ * place of the mesh's first.  It has no tensors and runs nothing. */
+static hp_status add_compiler(device_mesh *dm) {
+  HP_TRY(device_create(dm->job->device[0], &dm->member[0]));
+  dm->member[0]->mesh = &dm->m;
+  dm->member[0]->cluster = &dm->cluster;
+  return HP_OK;
+}
+
 /* The device at a position of the mesh, which is the i-th of the job in this process. */
 static hp_status add_member(device_mesh *dm, int64_t position, int i) {
   HP_TRY(device_create(dm->job->device[i], &dm->member[dm->own]));
@@ -192,7 +201,7 @@ static hp_status add_member(device_mesh *dm, int64_t position, int i) {
   return join_everyone(dm, d);
 }
 
-static hp_status add_members(device_mesh *dm) {
+static hp_status add_members(device_mesh *dm, bool may_lack) {
   const job *j = dm->job;
   for (int i = 0; i < j->own; i++) {
     int64_t position = dm->plan_only ? 0 : mesh_position(&dm->m, j->first + i);
@@ -202,6 +211,7 @@ static hp_status add_members(device_mesh *dm) {
     thread_team_give(j->thread_team, &i, 1);
     HP_TRY(st);
   }
+  if (!dm->own && may_lack) return add_compiler(dm);
   if (!dm->own)
     HP_FAIL(HP_ERR_ARG, "the mesh has no device of this process, which has rank %d", j->first);
   return HP_OK;
@@ -233,7 +243,7 @@ static hp_status open_job(device_mesh *dm, const hp_device_options *o) {
   return job_open(o, backend_of(dm, o), dm->m.devices, dm->cluster.per_node, &dm->job);
 }
 
-hp_status device_mesh_open_on(job *j, const hp_device_options *o, device_mesh **out) {
+static hp_status open_mesh(job *j, const hp_device_options *o, bool may_lack, device_mesh **out) {
   device_mesh *dm = mem_calloc(1, sizeof *dm);
   HP_TRY_MEM(dm);
   hp_status st = make_mesh(dm, o->mesh);
@@ -244,11 +254,19 @@ hp_status device_mesh_open_on(job *j, const hp_device_options *o, device_mesh **
   if (!st) st = check_ranks(dm);
   for (int i = 0; i < o->n_layouts && !st; i++)
     st = device_mesh_rule(dm, o->layouts[i].pattern, o->layouts[i].entries, false);
-  if (!st) st = add_members(dm);
+  if (!st) st = add_members(dm, may_lack);
   if (!st) describe(dm);
   if (st) device_mesh_close(dm);
   else *out = dm;
   return st;
+}
+
+hp_status device_mesh_open_on(job *j, const hp_device_options *o, device_mesh **out) {
+  return open_mesh(j, o, false, out);
+}
+
+hp_status device_mesh_open_stage(job *j, const hp_device_options *o, device_mesh **out) {
+  return open_mesh(j, o, true, out);
 }
 
 hp_status device_mesh_open(const hp_device_options *o, device_mesh **out) {
@@ -256,7 +274,7 @@ hp_status device_mesh_open(const hp_device_options *o, device_mesh **out) {
 }
 
 hp_status device_mesh_each(const device_mesh *dm, const team_work *w) {
-  return thread_team_run(dm->job->thread_team, dm->thread, dm->own, w);
+  return dm->own ? thread_team_run(dm->job->thread_team, dm->thread, dm->own, w) : HP_OK;
 }
 
 const device_mesh *device_mesh_hold(const device_mesh *dm) {
@@ -555,6 +573,7 @@ hp_status device_mesh_write(device_mesh *dm, uint32_t state, const void *data) {
 
 /* Where shards may cut rows, the global tensor is made first. */
 hp_status device_mesh_fill(device_mesh *dm, uint32_t state, hp_fill_fn fill, void *context) {
+  if (!dm->own) return HP_OK;
   HP_TRY(device_mesh_settle(dm));
   const ir_value *type = &dm->states.at[state].type;
   const device *d = dm->member[0];

@@ -69,6 +69,9 @@ hp_status device_mesh_open(const hp_device_options *o, device_mesh **out);
 /* A mesh of some ranks of a job, which lives as long as its meshes.  Threads, engine and memory
  * limit are the job's. */
 hp_status device_mesh_open_on(job *j, const hp_device_options *o, device_mesh **out);
+/* The same of a mesh of a pipeline, which may have no device of this process: own is 0 then.  It
+ * has names and layouts, programs are compiled for it by member[0], and there is nothing else. */
+hp_status device_mesh_open_stage(job *j, const hp_device_options *o, device_mesh **out);
 void device_mesh_close(device_mesh *dm);
 hp_status device_mesh_rule(device_mesh *dm, const char *pattern, const char *entries,
                            bool where_divides);
@@ -113,6 +116,10 @@ hp_status device_mesh_fetch(const device_mesh *dm, const ir_value *type, const l
                             const void *shard, void *global);
 /* What each process of the mesh gives, `bytes` of it, to all, in the order of positions. */
 hp_status device_mesh_gather(const device_mesh *dm, const void *mine, size_t bytes, void *all);
+/* The bytes of `data` of the process at position `from`, into those of each position that wants
+ * them; all processes call it with the same wants[n]. */
+hp_status device_mesh_send(const device_mesh *dm, int64_t from, const char *wants, void *data,
+                           size_t bytes);
 /* Takes its own devices until they are let go: meshes that share one of them wait.  A thread may
  * hold what it holds already.  Whoever changes a device, or exchanges data between processes, holds
  * them; between processes meshes that share one must be used in the same order by all. */

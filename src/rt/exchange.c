@@ -102,6 +102,37 @@ hp_status device_mesh_gather(const device_mesh *dm, const void *mine, size_t byt
   return e.c->of->iface->leave(e.c);
 }
 
+/* Only the member at `from` sends, to those that want it; the region is all of the data. */
+static void send_regions(const device_mesh *dm, int64_t from, const char *wants, comm_region all,
+                         everyone *e) {
+  const comm_region none = {0};
+  int64_t me = dm->member[0]->position;
+  for (int i = 0; i < dm->n; i++) {
+    e->give[i] = me == from && i != from && wants[i] ? all : none;
+    e->take[i] = i == from && me != from && wants[me] ? all : none;
+  }
+}
+
+hp_status device_mesh_send(const device_mesh *dm, int64_t from, const char *wants, void *data,
+                           size_t bytes) {
+  everyone e = {.c = dm->member[0]->everyone};
+  comm_region all = {.run = (int64_t)bytes, .n = 1};
+  char what[48], lacks[COMM_MAX], mine = 0;
+  if (!bytes) return HP_OK;
+  send_regions(dm, from, wants, all, &e);
+  hp_status st = e.c->of->iface->prepare ? e.c->of->iface->prepare(e.c, e.give, e.take) : HP_OK;
+  if (st) mine = 1;
+  hp_status told = device_mesh_gather(dm, &mine, 1, lacks);
+  if (st || told) return st ? st : told;
+  if (memchr(lacks, 1, (size_t)dm->n))
+    HP_FAIL(HP_ERR_COMM, "a process has no memory for %zu bytes of another", bytes);
+  send_regions(dm, from, wants, all, &e);
+  snprintf(what, sizeof what, "%zu bytes from rank %lld", bytes, (long long)from);
+  HP_TRY(run_rendezvous(&e, what, data));
+  if (e.take[from].n) memcpy(data, e.seen[from].at, bytes);
+  return e.c->of->iface->leave(e.c);
+}
+
 /* --- engines ---------------------------------------------------------------------------------- */
 
 device *device_mesh_first(const device_mesh *dm) {
@@ -134,7 +165,7 @@ hp_status device_mesh_choose(device_mesh *dm, int i, program *p) {
   device *d = dm->member[i];
   const backend_iface *b = d->backend;
   bool fastest = !strcmp(b->engine(d->dev), ENGINE_FASTEST);
-  if (!fastest || dm->n == 1 || dm->plan_only) return b->choose(d->dev, p);
+  if (!fastest || dm->n == 1 || dm->plan_only || !dm->own) return b->choose(d->dev, p);
   device *first = device_mesh_first(dm);
   str text = {0};
   hp_status st = first ? b->choose(first->dev, p) : HP_OK;

@@ -17,7 +17,7 @@ void learn_open(device_mesh *dm, const hp_device_options *o) {
   dm->costs = dm->cluster;
   dm->has_record = here && dm->n == 1 && !strcmp(dm->member[0]->backend->name, "cpu");
   if (dm->has_record) cost_record_read(threads_of(dm), &dm->costs);
-  for (int i = 0; i < dm->own; i++) dm->member[i]->costs = &dm->costs;
+  for (int i = 0; i < dm->own || !i; i++) dm->member[i]->costs = &dm->costs;
 }
 
 void learn_from(device_mesh *dm, const exec *e) {

@@ -18,11 +18,19 @@ typedef struct {
   int mesh, member;
 } place;
 
+/* An output that the processes of a mesh have. */
+typedef struct {
+  uint32_t row;
+  int mesh;
+  size_t bytes;
+} shared_output;
+
 struct pipeline_runs {
   device_mesh *d;
   mesh_runs *mesh; /* [d->meshes] */
   place at[COMM_LOCAL_MAX];
   io_table names;
+  VEC(shared_output) shared; /* of several processes */
 };
 
 static place find_place(const device_mesh *d, int thread) {
@@ -50,6 +58,7 @@ void pipeline_runs_free(pipeline_runs *r) {
   }
   mem_free(r->mesh);
   io_table_free(&r->names);
+  vec_free(&r->shared);
   mem_free(r);
 }
 
@@ -71,6 +80,32 @@ hp_status pipeline_runs_add(pipeline_runs *r, int i, runs *of) {
   }
   m->io = mem_calloc(m->row.len + 1, sizeof *m->io);
   return m->io ? HP_OK : HP_ERR_OOM;
+}
+
+hp_status pipeline_runs_name(pipeline_runs *r, int i, const char *name, const ir_value *type,
+                             bool is_output) {
+  shared_output x = {.mesh = i, .bytes = (size_t)value_bytes(type)};
+  if (r->d->own == r->d->n) return HP_OK;
+  HP_TRY(io_table_add(&r->names, name, &x.row));
+  return !is_output || vec_push(&r->shared, x) ? HP_OK : HP_ERR_OOM;
+}
+
+/* What the meshes of other processes have computed, and what this one has for them. */
+static hp_status share_outputs(const pipeline_runs *r) {
+  const device_mesh *d = r->d;
+  char wants[COMM_MAX];
+  for (size_t k = 0; k < r->shared.len; k++) {
+    const shared_output *x = &r->shared.at[k];
+    const hp_io *given = r->names.given.at[x->row];
+    const mesh *m = &d->stage_mesh[x->mesh]->m;
+    if (!given) continue;
+    if (given->bytes != x->bytes)
+      HP_FAIL(HP_ERR_ARG, "\"%s\" has %zu bytes in the program, %zu are given", given->name,
+              x->bytes, given->bytes);
+    for (int i = 0; i < d->n; i++) wants[i] = (char)(mesh_position(m, i) < 0);
+    HP_TRY(device_mesh_send(d, mesh_rank(m, 0), wants, given->data, x->bytes));
+  }
+  return HP_OK;
 }
 
 static hp_status give(pipeline_runs *r, const hp_io *io, int n) {
@@ -106,5 +141,5 @@ hp_status pipeline_runs_run(pipeline_runs *r, const hp_io *io, int n) {
   HP_TRY(device_mesh_each(r->d, &(team_work){begin_run, run_device, r}));
   for (int k = 0; k < r->d->meshes; k++)
     if (r->mesh[k].of) HP_TRY(runs_fetch_outputs(r->mesh[k].of));
-  return HP_OK;
+  return share_outputs(r);
 }

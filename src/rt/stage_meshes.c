@@ -69,7 +69,7 @@ static hp_status open_meshes(const hp_device_options *o, device_mesh *dm) {
     hp_device_options each = *o;
     st = add_ranks(&text, first, &devices);
     each.mesh = text.at;
-    if (!st) st = device_mesh_open_on(dm->job, &each, &dm->stage_mesh[dm->meshes]);
+    if (!st) st = device_mesh_open_stage(dm->job, &each, &dm->stage_mesh[dm->meshes]);
     if (!st) dm->meshes++;
   }
   str_free(&text);
@@ -121,14 +121,6 @@ static hp_status count_all(const hp_device_options *o, int64_t *out) {
   return st;
 }
 
-static hp_status check_processes(const device_mesh *dm) {
-  if (dm->plan_only || dm->own == dm->n) return HP_OK;
-  HP_FAIL(HP_ERR_UNSUPPORTED,
-          "a pipeline of several processes is not built: start one process, which has all %d "
-          "devices",
-          dm->n);
-}
-
 static hp_status open_pipeline(const hp_device_options *o, device_mesh **out) {
   char all[48];
   int64_t devices;
@@ -140,7 +132,7 @@ static hp_status open_pipeline(const hp_device_options *o, device_mesh **out) {
   whole.n_layouts = 0;
   HP_TRY(device_mesh_open_on(o->job ? o->job->job : NULL, &whole, &dm));
   dm->stage_mesh = mem_calloc((size_t)count_meshes(o->mesh), sizeof(device_mesh *));
-  hp_status st = dm->stage_mesh ? check_processes(dm) : HP_ERR_OOM;
+  hp_status st = dm->stage_mesh ? HP_OK : HP_ERR_OOM;
   if (!st) st = open_meshes(o, dm);
   if (!st) st = place_stages(o, dm);
   if (st) stage_meshes_close(dm);
@@ -195,6 +187,35 @@ int stage_meshes_where(const device_mesh *dm, const char *name, uint32_t *index)
   for (int i = 0; i < stage_meshes_count(dm); i++)
     if (map_get(&stage_mesh(dm, i)->state_of, name, strlen(name), index)) return i;
   return -1;
+}
+
+/* Read by the mesh's own processes; the first of them sends it on, from memory of its own if it
+ * does not want it itself. */
+static hp_status read_and_send(const device_mesh *dm, const device_mesh *from, uint32_t index,
+                               const char *wants, void *data) {
+  int64_t first = mesh_rank(&from->m, 0), me = dm->member[0]->position;
+  size_t bytes = (size_t)value_bytes(&from->states.at[index].type);
+  char others[COMM_MAX];
+  bool any = false;
+  for (int i = 0; i < dm->n; i++) {
+    others[i] = (char)(wants[i] && mesh_position(&from->m, i) < 0);
+    any |= others[i];
+  }
+  char *own = any && me == first && !data && bytes ? mem_map(bytes) : NULL;
+  void *to = own ? own : data;
+  hp_status st = any && me == first && !to && bytes ? HP_ERR_OOM : HP_OK;
+  if (!st && from->own) st = device_mesh_read(from, index, to);
+  if (!st && any) st = device_mesh_send(dm, first, others, to, bytes);
+  mem_unmap(own, bytes);
+  return st;
+}
+
+hp_status stage_meshes_read(const device_mesh *dm, int on, uint32_t index, void *data) {
+  const device_mesh *from = stage_mesh(dm, on);
+  char mine = data != NULL, wants[COMM_MAX];
+  if (dm->own == dm->n || !is_pipeline(dm)) return device_mesh_read(from, index, data);
+  HP_TRY(device_mesh_gather(dm, &mine, 1, wants));
+  return read_and_send(dm, from, index, wants, data);
 }
 
 int stage_meshes_params(const device_mesh *dm) {

@@ -29,6 +29,9 @@ int stage_meshes_find(const device_mesh *dm, const char *name);
 hp_status stage_meshes_holds(const device_mesh *dm, const char *name, int i, bool *out);
 /* The first mesh that has the tensor, and its index there; -1: none has it. */
 int stage_meshes_where(const device_mesh *dm, const char *name, uint32_t *index);
+/* As device_mesh_read, of the tensor with that index on the mesh number `on`: into the data of each
+ * process that has some, also of those without a device of that mesh. */
+hp_status stage_meshes_read(const device_mesh *dm, int on, uint32_t index, void *data);
 /* Params of all meshes, each name once. */
 int stage_meshes_params(const device_mesh *dm);
 /* Of the param number i of the device, counted mesh by mesh; false: there are fewer. */
