@@ -2,7 +2,7 @@
 #include "base/io.h"
 #include "base/thread.h"
 #include "cli/cli.h"
-#include "serve/generate.h"
+#include "cli/generate_prompts.h"
 #include "serve/session.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 typedef struct {
   model_options m;
-  const char *prompt, *prompts, *tokens, *stop;
+  const char *prompt, *prompts, *messages, *tokens, *stop;
   int64_t max_new_tokens, top_k, sparse;
   double temperature, top_p, repetition_penalty;
   uint64_t cache;
@@ -107,55 +107,16 @@ static hp_status run_generation(const args *a, lm *m, const tokenizer *t, double
 
 /* --- several prompts -------------------------------------------------------------------------- */
 
-enum { PROMPTS_BYTES = 1 << 28 };
-
-/* Lines that are not empty, as text and as tokens. */
-typedef struct {
-  char *text;
-  VEC(const char *) line;
-  VEC(lm_tokens) prompt;
-  generation_result *r;
-} prompts;
-
-static hp_status read_prompts(const char *path, const tokenizer *t, prompts *p) {
-  size_t n;
-  HP_TRY(file_read(path, PROMPTS_BYTES, &p->text, &n));
-  for (char *at = p->text, *end; at < p->text + n; at = end + 1) {
-    end = memchr(at, '\n', (size_t)(p->text + n - at));
-    if (!end) end = p->text + n;
-    size_t length = (size_t)(end - at);
-    if (length && at[length - 1] == '\r') length--;
-    token_ids ids = {0};
-    if (!length) continue;
-    hp_status st = tokenizer_encode(t, at, length, TOKENIZE_SPECIAL, &ids);
-    lm_tokens x = {ids.at, (int64_t)ids.len};
-    if (!st && (!vec_push(&p->prompt, x) || !vec_push(&p->line, at))) st = HP_ERR_OOM;
-    if (st) vec_free(&ids);
-    HP_TRY(st);
-    at[length] = 0;
-  }
-  if (!p->prompt.len) HP_FAIL(HP_ERR_ARG, "%s: there is no prompt, one a line", path);
-  p->r = mem_calloc(p->prompt.len, sizeof *p->r);
-  HP_TRY_MEM(p->r);
-  return HP_OK;
-}
-
-static void free_prompts(prompts *p) {
-  for (size_t i = 0; i < p->prompt.len; i++) {
-    mem_free(p->prompt.at[i].ids);
-    if (p->r) generation_result_free(&p->r[i]);
-  }
-  vec_free(&p->prompt);
-  vec_free(&p->line);
-  mem_free(p->r);
-  mem_free(p->text);
+static hp_status read_prompts(const args *a, const tokenizer *t, prompts *out) {
+  return a->messages ? prompts_read_messages(a->messages, a->m.model, t, out)
+                     : prompts_read_texts(a->prompts, t, out);
 }
 
 static hp_status run_prompts(const args *a, lm *m, const tokenizer *t, double load_s) {
   generation g;
   prompts p = {0};
   HP_TRY(read_settings(a, m, &g));
-  hp_status st = read_prompts(a->prompts, t, &p);
+  hp_status st = read_prompts(a, t, &p);
   if (!st) st = generate_many(m, t, p.prompt.at, (int64_t)p.prompt.len, &g, p.r);
   for (size_t i = 0; !st && i < p.prompt.len; i++) {
     p.r[i].load_s = load_s;
@@ -167,7 +128,7 @@ static hp_status run_prompts(const args *a, lm *m, const tokenizer *t, double lo
     cli_put_text(p.r[i].text.at, p.r[i].text.len);
     putchar('\n');
   }
-  free_prompts(&p);
+  prompts_free(&p);
   return st;
 }
 
@@ -181,14 +142,14 @@ typedef struct {
 static hp_status find_longest(const planned *p, int64_t *longest, int64_t *n) {
   prompts all = {0};
   lm_tokens one = {0};
-  hp_status st =
-      p->a->prompts ? read_prompts(p->a->prompts, *p->t, &all) : read_prompt(p->a, *p->t, &one);
-  *n = p->a->prompts ? (int64_t)all.prompt.len : 1;
+  bool many = p->a->prompts || p->a->messages;
+  hp_status st = many ? read_prompts(p->a, *p->t, &all) : read_prompt(p->a, *p->t, &one);
+  *n = many ? (int64_t)all.prompt.len : 1;
   *longest = one.n;
   for (size_t i = 0; i < all.prompt.len; i++)
     if (all.prompt.at[i].n > *longest) *longest = all.prompt.at[i].n;
   mem_free(one.ids);
-  free_prompts(&all);
+  prompts_free(&all);
   return st;
 }
 
@@ -222,6 +183,8 @@ int verb_generate(int argc, char **argv) {
        {"--tokens", CLI_TEXT, &a.tokens, "1,2,3", "token ids in place of --prompt"},
        {"--prompts", CLI_TEXT, &a.prompts, "FILE",
         "prompts, one a line, that are continued side by side; --json: an object each"},
+       {"--messages", CLI_TEXT, &a.messages, "FILE",
+        "conversations, one a line as JSON, that the model answers by its chat template"},
        {"--max-new-tokens", CLI_INT, &a.max_new_tokens, "N",
         "at most so many (default: generation_config.json, else 128)"},
        {"--temperature", CLI_NUM, &a.temperature, "X",
@@ -247,8 +210,8 @@ int verb_generate(int argc, char **argv) {
   int code = cli_parse_keys(&spec, argc, argv, rest, &n_rest);
   if (code != CLI_GO_ON) return code;
   if (n_rest) return cli_usage(argv[0], "\"%s\" is not expected", rest[0]);
-  if (!!a.prompt + !!a.prompts + !!a.tokens != 1)
-    return cli_usage(argv[0], "give --prompt or --tokens, or a file of --prompts");
+  if (!!a.prompt + !!a.prompts + !!a.messages + !!a.tokens != 1)
+    return cli_usage(argv[0], "give --prompt or --tokens, or a file of --prompts or --messages");
   hp_device *d = NULL;
   void *opened = NULL;
   tokenizer *t = NULL;
@@ -262,7 +225,8 @@ int verb_generate(int argc, char **argv) {
   if (!st) cli_tell_rows(&a.m, 1, 1);
   double load_s = time_now_s() - start;
   if (!st)
-    st = a.prompts ? run_prompts(&a, opened, t, load_s) : run_generation(&a, opened, t, load_s);
+    st = a.prompts || a.messages ? run_prompts(&a, opened, t, load_s)
+                                 : run_generation(&a, opened, t, load_s);
   lm_free(opened);
   if (opened) hp_device_close(d);
   tokenizer_free(t);

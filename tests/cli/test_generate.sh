@@ -152,6 +152,61 @@ if stories; then
   refused "there is no prompt"
 fi
 
+it "conversations of a file are answered by the model's chat template, each as by itself"
+if stories; then
+  rm -rf talk && cp -r stories talk
+  cat >talk/chat_template.jinja <<'END'
+{{- bos_token }}
+{%- for m in messages %}{{ m.content }}{% endfor %}
+{%- if tools %} {{ tools[0].name }}{% endif %}
+{%- if add_generation_prompt %} a{% endif %}
+END
+  cat >chats <<'END'
+[{"role": "user", "content": "Once upon"}]
+
+{"messages": [{"role": "system", "content": "There"}, {"role": "user", "content": " was"}]}
+{"messages": [{"role": "user", "content": "A little"}], "tools": [{"name": "girl named"}]}
+END
+  run generate --model talk --messages chats --max-new-tokens 24 --json
+  exit_is 0
+  mv out all
+  [ "$(wc -l <all)" = 3 ] || fail "$(wc -l <all) lines, want 3"
+  n=0
+  for text in "Once upon a" "There was a" "A little girl named a"; do
+    n=$((n + 1))
+    run generate --model talk --prompt "$text" --max-new-tokens 24 --json
+    want=$(json out prompt_tokens) answer=$(json out text) tokens=$(made)
+    sed -n "${n}p" all >out
+    [ "$(json out prompt_tokens)" = "$want" ] || fail "$text: prompt $(json out prompt_tokens), want $want"
+    [ "$(made)" = "$tokens" ] || fail "$text: $(made), want $tokens"
+    printf '%s\n' "$answer" >>answers
+  done
+  run generate --model talk --messages chats --max-new-tokens 24
+  exit_is 0
+  cmp -s out answers || { fail "other answers"; t_show; }
+
+  : >empty
+  run generate --model talk --messages empty
+  refused "empty: there is no prompt"
+  printf '[{"role": "user", "content": "a"}]\n[5]\n' >bad
+  run generate --model talk --messages bad
+  refused "bad:2:2" "expected a map of keys, found 5"
+  printf '[{"role": "user"\n' >bad
+  run generate --model talk --messages bad
+  refused "bad:1:17"
+  run generate --model talk --messages chats --prompt a
+  refused "--messages"
+  echo "{{ messages[0].content.x.y }}" >talk/chat_template.jinja
+  run generate --model talk --messages chats
+  refused "talk/chat_template.jinja:1:" "no attribute 'x'"
+  echo "{% include 'x' %}" >talk/chat_template.jinja
+  run generate --model talk --messages chats
+  [ "$status" != 0 ] || fail "a template beyond the subset is taken"
+  err_has "talk/chat_template.jinja:1:4" 'the tag "include" is not supported'
+  run generate --model stories --messages chats
+  refused "stories: the model has no chat template" "tokenizer_config.json"
+fi
+
 it "--stop ends where the text appears, and leaves it out"
 if stories; then
   run generate --model stories --tokens 1 --stop " named Lily" --json --max-new-tokens 100

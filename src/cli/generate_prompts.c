@@ -1,0 +1,116 @@
+#include "cli/generate_prompts.h"
+
+#include "base/io.h"
+#include "base/json.h"
+#include "jinja/chat_template.h"
+
+#include <string.h>
+
+enum { PROMPTS_BYTES = 1 << 28, ROLES = TOKEN_MASK + 1 };
+
+typedef struct {
+  const char *path;
+  const tokenizer *t;
+  chat_template chat;
+  chat_variable token[ROLES]; /* bos_token, ... */
+  size_t n_tokens;
+} source;
+
+static hp_status push(prompts *p, const char *line, token_ids *ids) {
+  const lm_tokens x = {ids->at, (int64_t)ids->len};
+  if (!vec_reserve(&p->prompt, 1) || !vec_reserve(&p->line, 1)) return HP_ERR_OOM;
+  (void)vec_push(&p->prompt, x);
+  (void)vec_push(&p->line, line);
+  *ids = (token_ids){0};
+  return HP_OK;
+}
+
+static hp_status add_text(const source *s, const char *line, size_t n, size_t number, prompts *p) {
+  token_ids ids = {0};
+  (void)number;
+  hp_status st = tokenizer_encode(s->t, line, n, TOKENIZE_SPECIAL, &ids);
+  if (!st) st = push(p, line, &ids);
+  vec_free(&ids);
+  return st;
+}
+
+static hp_status add_conversation(const source *s, const char *line, size_t n, size_t number,
+                                  prompts *p) {
+  tree chat;
+  str text = {0};
+  token_ids ids = {0};
+  HP_TRY(json_parse_line(line, n, s->path, number, &chat));
+  hp_status st = chat_template_render(&s->chat, &chat, s->token, s->n_tokens, true, &text);
+  /* the template writes the special tokens */
+  if (!st) st = tokenizer_encode(s->t, text.at ? text.at : "", text.len, 0, &ids);
+  if (!st) st = push(p, "", &ids);
+  vec_free(&ids);
+  str_free(&text);
+  tree_free(&chat);
+  return st;
+}
+
+static hp_status read_lines(const source *s, prompts *p,
+                            hp_status (*add)(const source *s, const char *line, size_t n,
+                                             size_t number, prompts *p)) {
+  size_t n, number = 0;
+  HP_TRY(file_read(s->path, PROMPTS_BYTES, &p->file, &n));
+  for (char *at = p->file, *end; at < p->file + n; at = end + 1) {
+    end = memchr(at, '\n', (size_t)(p->file + n - at));
+    if (!end) end = p->file + n;
+    size_t length = (size_t)(end - at);
+    if (length && at[length - 1] == '\r') length--;
+    number++;
+    if (!length) continue;
+    HP_TRY(add(s, at, length, number, p));
+    at[length] = 0;
+  }
+  if (!p->prompt.len) HP_FAIL(HP_ERR_ARG, "%s: there is no prompt, one a line", s->path);
+  p->r = mem_calloc(p->prompt.len, sizeof *p->r);
+  HP_TRY_MEM(p->r);
+  return HP_OK;
+}
+
+hp_status prompts_read_texts(const char *path, const tokenizer *t, prompts *out) {
+  const source s = {.path = path, .t = t};
+  return read_lines(&s, out, add_text);
+}
+
+static void find_tokens(source *s) {
+  static const char *const name[ROLES] =
+      {[TOKEN_BOS] = "bos_token",  [TOKEN_EOS] = "eos_token", [TOKEN_PAD] = "pad_token",
+       [TOKEN_UNK] = "unk_token",  [TOKEN_SEP] = "sep_token", [TOKEN_CLS] = "cls_token",
+       [TOKEN_MASK] = "mask_token"};
+  for (int i = 0; i < ROLES; i++) {
+    chat_variable v = {.name = name[i]};
+    v.text = tokenizer_token(s->t, tokenizer_role(s->t, (token_role)i), &v.len);
+    if (v.text) s->token[s->n_tokens++] = v;
+  }
+}
+
+hp_status prompts_read_messages(const char *path, const char *model, const tokenizer *t,
+                                prompts *out) {
+  source s = {.path = path, .t = t};
+  HP_TRY(chat_template_load(model, &s.chat));
+  hp_status st = HP_OK;
+  find_tokens(&s);
+  if (!s.chat.plain)
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
+                 "%s: the model has no chat template (chat_template.jinja, or chat_template in "
+                 "tokenizer_config.json): write the prompts as text, one a line, for --prompts",
+                 model);
+  if (!st) st = read_lines(&s, out, add_conversation);
+  chat_template_free(&s.chat);
+  return st;
+}
+
+void prompts_free(prompts *p) {
+  for (size_t i = 0; i < p->prompt.len; i++) {
+    mem_free(p->prompt.at[i].ids);
+    if (p->r) generation_result_free(&p->r[i]);
+  }
+  vec_free(&p->prompt);
+  vec_free(&p->line);
+  mem_free(p->r);
+  mem_free(p->file);
+}
