@@ -13,6 +13,7 @@ hp_status jinja_set_variable(jinja_run *r, uint32_t name, const jinja_value *val
     r->global[name] = *value;
     return HP_OK;
   }
+  HP_TRY(jinja_charge(r, s->len / 8));
   for (uint32_t i = 0; i < s->len; i++) {
     if (s->at[i].name != name) continue;
     s->at[i].value = *value;
@@ -30,19 +31,22 @@ hp_status jinja_set_variable(jinja_run *r, uint32_t name, const jinja_value *val
   return HP_OK;
 }
 
-void jinja_get_variable(const jinja_run *r, uint32_t name, jinja_value *out) {
-  for (const jinja_scope *s = r->scope; s; s = s->parent)
+hp_status jinja_get_variable(jinja_run *r, uint32_t name, jinja_value *out) {
+  for (const jinja_scope *s = r->scope; s; s = s->parent) {
+    HP_TRY(jinja_charge(r, s->len / 8));
     for (uint32_t i = 0; i < s->len; i++) {
       if (s->at[i].name != name) continue;
       *out = s->at[i].value;
-      return;
+      return HP_OK;
     }
+  }
   size_t n;
   const char *text = jinja_name(r->t, name, &n);
   *out = r->global[name];
-  if (out->kind != JINJA_MISSING) return;
+  if (out->kind != JINJA_MISSING) return HP_OK;
   const jinja_row *row = jinja_find_row(jinja_functions, 0, text, n);
   *out = row ? (jinja_value){.kind = JINJA_FUNCTION, .function = row} : jinja_undefined(0, text, n);
+  return HP_OK;
 }
 
 /* --- values and containers --------------------------------------------------------------- */
@@ -205,8 +209,8 @@ static hp_status eval_if_else(jinja_run *r, const jinja_node *n, jinja_value *ou
 }
 
 static hp_status eval_leaf(jinja_run *r, const jinja_node *n, jinja_value *out) {
-  if (n->kind == JINJA_N_CONST) *out = n->constant;
-  else jinja_get_variable(r, n->name, out);
+  if (n->kind != JINJA_N_CONST) return jinja_get_variable(r, n->name, out);
+  *out = n->constant;
   return HP_OK;
 }
 

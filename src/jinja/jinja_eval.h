@@ -25,7 +25,7 @@ struct jinja_macro {
 /* Sets a variable of the innermost scope. */
 hp_status jinja_set_variable(jinja_run *r, uint32_t name, const jinja_value *value);
 /* A variable, a function, or undefined. */
-void jinja_get_variable(const jinja_run *r, uint32_t name, jinja_value *out);
+hp_status jinja_get_variable(jinja_run *r, uint32_t name, jinja_value *out);
 
 hp_status jinja_eval(jinja_run *r, const jinja_node *n, jinja_value *out);
 /* The same, into one truth. */

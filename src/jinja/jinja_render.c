@@ -38,7 +38,7 @@ static hp_status new_scope(jinja_run *r, jinja_scope *parent, jinja_scope **out)
 static hp_status set_member(jinja_run *r, const jinja_node *target, const jinja_value *v) {
   jinja_value space;
   size_t n;
-  jinja_get_variable(r, target->name, &space);
+  HP_TRY(jinja_get_variable(r, target->name, &space));
   const char *text = jinja_name(r->t, target->name, &n);
   if (space.kind != JINJA_NAMESPACE)
     JINJA_FAIL(r, "attributes can be set of a namespace only, and '%s' is a %s", text,
@@ -250,6 +250,7 @@ static hp_status call_macro(jinja_run *r, const jinja_macro *m, const jinja_args
                             jinja_value *out) {
   jinja_scope *caller = r->scope;
   HP_TRY(jinja_enter(r));
+  HP_TRY(jinja_charge(r, (uint64_t)a->n_named * m->node->more.len / 8));
   HP_TRY(check_names(r, m->node, a));
   HP_TRY(new_scope(r, m->scope, &r->scope));
   HP_TRY(bind_macro(r, m->node, a));

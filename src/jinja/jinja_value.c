@@ -265,7 +265,10 @@ static int compare_texts(const jinja_value *a, const jinja_value *b) {
 
 static hp_status equal_seqs(jinja_run *r, const jinja_seq *a, const jinja_seq *b, bool *out) {
   *out = a->len == b->len;
-  for (uint32_t i = 0; *out && i < a->len; i++) HP_TRY(jinja_equal(r, &a->at[i], &b->at[i], out));
+  for (uint32_t i = 0; *out && i < a->len; i++) {
+    HP_TRY(jinja_charge(r, 1));
+    HP_TRY(jinja_equal(r, &a->at[i], &b->at[i], out));
+  }
   return HP_OK;
 }
 
@@ -308,6 +311,7 @@ hp_status jinja_equal(jinja_run *r, const jinja_value *a, const jinja_value *b, 
 static hp_status compare_seqs(jinja_run *r, const jinja_seq *a, const jinja_seq *b, int *out) {
   for (uint32_t i = 0; i < a->len && i < b->len; i++) {
     bool same;
+    HP_TRY(jinja_charge(r, 1));
     HP_TRY(jinja_equal(r, &a->at[i], &b->at[i], &same));
     if (!same) return jinja_compare(r, &a->at[i], &b->at[i], out);
   }

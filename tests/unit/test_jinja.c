@@ -197,6 +197,22 @@ TEST(templates_cannot_run_without_end) {
                 "more than 10000000 steps");
 }
 
+TEST(work_that_one_expression_hides_counts_as_steps) {
+  check_refused("{% set l = range(99999) %}{% for i in l %}{{ l == range(99999) }}{% endfor %}",
+                "more than 10000000 steps");
+  check_refused("{% set l = range(9999) %}{% for i in l %}{{ [l, i] in [[l, -1]] }}{% endfor %}",
+                "more than 10000000 steps");
+  check_refused(
+      "{% set l = range(9999) | list %}{% for i in l %}{{ l + [i] < l + [i] }}{% endfor %}",
+      "more than");
+  str text = {0};
+  str_add(&text, "{% macro m() %}");
+  for (int i = 0; i < 20000; i++) str_printf(&text, "{%% set a%d = 1 %%}", i);
+  str_add(&text, "{% endmacro %}{{ m() }}");
+  check_refused(text.at, "more than 10000000 steps");
+  str_free(&text);
+}
+
 /* open repeated, a middle, close repeated. */
 static void check_deep(const char *open, const char *middle, const char *close, size_t n,
                        const char *part) {
