@@ -14,6 +14,7 @@ static const char *const names[] = {"tokenizer.json",
                                     "added_tokens.json",
                                     "tokenizer.model",
                                     "chat_template.jinja",
+                                    "chat_template.json",
                                     "generation_config.json"};
 enum { NAMES = sizeof names / sizeof *names };
 _Static_assert((int)NAMES <= (int)MODEL_FILES_MAX, "room for every name");

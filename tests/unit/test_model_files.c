@@ -20,8 +20,10 @@ TEST(what_is_written_is_what_was_read) {
   CHECK_OK(file_write(at("tokenizer.json"), "{\"a\":1}", 7));
   CHECK_OK(file_write(at("merges.txt"), "", 0));
   CHECK_OK(file_write(at("model.safetensors"), "x", 1));
+  CHECK_OK(file_write(at("chat_template.jinja"), "{{ a }}", 7));
+  CHECK_OK(file_write(at("chat_template.json"), "{}", 2));
   CHECK_OK(model_files_read(test_dir(), &m));
-  CHECK_EQ(m.n, 2);
+  CHECK_EQ(m.n, 4);
   CHECK_OK(file_write(at("tokenizer.json"), "changed since", 13));
   CHECK(!unlink(at("merges.txt")));
   CHECK_OK(dir_create(at("to")));
@@ -34,6 +36,7 @@ TEST(what_is_written_is_what_was_read) {
   CHECK_OK(file_read(at("to/merges.txt"), 0, &text, &n));
   CHECK_EQ(n, 0);
   mem_free(text);
+  CHECK(file_exists(at("to/chat_template.jinja")) && file_exists(at("to/chat_template.json")));
   CHECK(!file_exists(at("to/model.safetensors")));
 }
 
