@@ -1,6 +1,7 @@
 #include "jinja/jinja_eval.h"
 
 #include "jinja/jinja_call.h"
+#include "jinja/jinja_format.h"
 #include "jinja/jinja_ops.h"
 
 #include <string.h>
@@ -102,11 +103,13 @@ static hp_status eval_slice(jinja_run *r, const jinja_node *n, jinja_value *out)
 
 /* --- calls ------------------------------------------------------------------------------- */
 
-static hp_status eval_arguments(jinja_run *r, const jinja_node *n, jinja_args *a) {
+/* caller: one more named argument; may be NULL. */
+static hp_status eval_arguments(jinja_run *r, const jinja_node *n, const jinja_value *caller,
+                                jinja_args *a) {
   jinja_value *at, *named, *name;
   JINJA_NEW(r, at, n->list.len);
-  JINJA_NEW(r, named, n->more.len);
-  JINJA_NEW(r, name, n->more.len);
+  JINJA_NEW(r, named, n->more.len + 1);
+  JINJA_NEW(r, name, n->more.len + 1);
   for (uint32_t i = 0; i < n->list.len; i++) HP_TRY(jinja_eval(r, n->list.at[i], &at[i]));
   for (uint32_t i = 0; i < n->more.len; i++) {
     size_t len;
@@ -115,15 +118,20 @@ static hp_status eval_arguments(jinja_run *r, const jinja_node *n, jinja_args *a
     HP_TRY(jinja_eval(r, n->more.at[i]->a, &named[i]));
   }
   *a = (jinja_args){at, named, name, n->list.len, n->more.len};
+  if (caller) {
+    named[a->n_named] = *caller;
+    name[a->n_named++] = jinja_string("caller", 6);
+  }
   r->at = n;
   return HP_OK;
 }
 
-static hp_status eval_call(jinja_run *r, const jinja_node *n, jinja_value *out) {
+hp_status jinja_eval_call(jinja_run *r, const jinja_node *n, const jinja_value *caller,
+                          jinja_value *out) {
   jinja_value f;
   jinja_args a;
   HP_TRY(jinja_eval(r, n->a, &f));
-  HP_TRY(eval_arguments(r, n, &a));
+  HP_TRY(eval_arguments(r, n, caller, &a));
   switch (f.kind) {
   case JINJA_METHOD: return jinja_call_row(r, f.bound->method, "method", &f.bound->self, &a, out);
   case JINJA_FUNCTION: return jinja_call_row(r, f.function, "function", NULL, &a, out);
@@ -133,11 +141,15 @@ static hp_status eval_call(jinja_run *r, const jinja_node *n, jinja_value *out) 
   }
 }
 
+static hp_status eval_call(jinja_run *r, const jinja_node *n, jinja_value *out) {
+  return jinja_eval_call(r, n, NULL, out);
+}
+
 static hp_status eval_row(jinja_run *r, const jinja_node *n, jinja_value *out) {
   jinja_value v = r->piped;
   jinja_args a;
   if (n->a) HP_TRY(jinja_eval(r, n->a, &v));
-  HP_TRY(eval_arguments(r, n, &a));
+  HP_TRY(eval_arguments(r, n, NULL, &a));
   return jinja_call_row(r, n->row, n->kind == JINJA_N_FILTER ? "filter" : "test", &v, &a, out);
 }
 
@@ -171,6 +183,7 @@ static hp_status eval_binary(jinja_run *r, const jinja_node *n, jinja_value *out
   HP_TRY(jinja_eval(r, n->a, &a));
   HP_TRY(jinja_eval(r, n->b, &b));
   r->at = n;
+  if (n->op == JINJA_MOD && a.kind == JINJA_STRING) return jinja_format_percent(r, &a, &b, out);
   return jinja_binary(r, (jinja_op)n->op, &a, &b, out);
 }
 

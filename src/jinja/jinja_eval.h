@@ -28,7 +28,10 @@ hp_status jinja_set_variable(jinja_run *r, uint32_t name, const jinja_value *val
 hp_status jinja_get_variable(jinja_run *r, uint32_t name, jinja_value *out);
 
 hp_status jinja_eval(jinja_run *r, const jinja_node *n, jinja_value *out);
-/* The same, into one truth. */
+/* An N_CALL, with one more argument by the name of caller, unless it is NULL. */
+hp_status jinja_eval_call(jinja_run *r, const jinja_node *n, const jinja_value *caller,
+                          jinja_value *out);
+/* An expression's truth. */
 hp_status jinja_eval_truth(jinja_run *r, const jinja_node *n, bool *out);
 
 #endif

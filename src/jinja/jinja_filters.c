@@ -1,4 +1,5 @@
 /* Filters of single values. */
+#include "jinja/jinja_format.h"
 #include "jinja/jinja_strings.h"
 
 #include "base/utf8.h"
@@ -121,6 +122,62 @@ FILTER(indent) {
   }
   HP_TRY(jinja_take(r, start, out));
   out->markup = self->markup;
+  return HP_OK;
+}
+
+FILTER(forceescape) {
+  jinja_value text;
+  (void)a;
+  HP_TRY(jinja_to_string(r, self, &text));
+  text.markup = false;
+  return jinja_escape(r, &text, out);
+}
+
+FILTER(center) {
+  jinja_value text;
+  int64_t width;
+  HP_TRY(jinja_to_string(r, self, &text));
+  HP_TRY(jinja_opt_int(r, &a->at[0], 80, &width));
+  int64_t missing = width - (int64_t)jinja_count_chars(text.text, text.len);
+  bool odd = missing > 0 && (missing & width & 1);
+  size_t start = r->buffer.len;
+  HP_TRY(jinja_charge(r, missing > 0 ? (uint64_t)missing / 16 : 0));
+  if (odd) HP_TRY(jinja_add(r, " ", 1));
+  HP_TRY(jinja_add_padded(r, text.text, text.len, '^', " ", 1, width - odd));
+  return jinja_take(r, start, out);
+}
+
+/* Values by position, or by name: "%(name)s". */
+FILTER(format) {
+  jinja_value text, values;
+  HP_TRY(jinja_to_string(r, self, &text));
+  if (a->n && a->n_named) JINJA_FAIL(r, "format takes values by position or by name, not both");
+  if (a->n_named) {
+    HP_TRY(jinja_new_dict(r, JINJA_DICT, a->n_named, &values));
+    for (uint32_t i = 0; i < a->n_named; i++)
+      HP_TRY(jinja_dict_set(r, values.dict, &a->name[i], &a->named[i]));
+  } else {
+    HP_TRY(jinja_new_seq(r, JINJA_TUPLE, a->n, &values));
+    if (a->n) memcpy(values.seq->at, a->at, a->n * sizeof *a->at);
+  }
+  return jinja_format_percent(r, &text, &values, out);
+}
+
+/* Runs of letters, digits and underscores. */
+FILTER(wordcount) {
+  jinja_value text;
+  int64_t n = 0;
+  bool inside = false;
+  (void)a;
+  HP_TRY(jinja_to_string(r, self, &text));
+  for (size_t at = 0, len; at < text.len; at += len) {
+    uint32_t c = 0;
+    if (!(len = utf8_decode(text.text + at, text.len - at, &c))) len = 1;
+    bool word = c == '_' || jinja_is_letter(c) || jinja_is_digit(c);
+    n += word && !inside;
+    inside = word;
+  }
+  *out = jinja_int(n);
   return HP_OK;
 }
 

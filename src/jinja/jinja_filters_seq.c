@@ -266,6 +266,29 @@ FILTER(batch) {
   return HP_OK;
 }
 
+/* So many lists, the first ones longer by one; fill makes all as long. */
+FILTER(slice) {
+  const jinja_value *at, *fill = &a->at[1];
+  uint32_t n;
+  int64_t count;
+  HP_TRY(jinja_opt_int(r, &a->at[0], 0, &count));
+  HP_TRY(jinja_iterate(r, self, &at, &n));
+  if (count < 1) JINJA_FAIL(r, "slice needs a number from 1 on");
+  HP_TRY(jinja_charge(r, (uint64_t)count));
+  HP_TRY(jinja_new_seq(r, JINJA_ITERATOR, (size_t)count, out));
+  const uint32_t each = (uint32_t)(n / count), longer = (uint32_t)(n % count);
+  const bool fills = fill->kind != JINJA_MISSING && fill->kind != JINJA_NONE;
+  for (uint32_t s = 0, from = 0; s < out->seq->len; s++) {
+    const uint32_t len = each + (s < longer), filled = fills && s >= longer;
+    jinja_value *list = &out->seq->at[s];
+    HP_TRY(jinja_new_seq(r, JINJA_LIST, len + filled, list));
+    if (len) memcpy(list->seq->at, at + from, len * sizeof *at);
+    if (filled) list->seq->at[len] = *fill;
+    from += len;
+  }
+  return HP_OK;
+}
+
 /* --- map and select ---------------------------------------------------------------------- */
 
 /* What is false, e.g. none, has no values. */

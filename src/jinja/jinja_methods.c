@@ -1,4 +1,5 @@
 /* Methods of strings, dicts, lists and loops. */
+#include "jinja/jinja_format.h"
 #include "jinja/jinja_strings.h"
 
 #include "base/utf8.h"
@@ -59,6 +60,28 @@ METHOD(isspace) {
   (void)r, (void)a;
   *out = all_are(self, jinja_is_space);
   return HP_OK;
+}
+
+METHOD(isascii) {
+  (void)r, (void)a;
+  size_t i = 0;
+  while (i < self->len && !((unsigned char)self->text[i] & 0x80)) i++;
+  *out = jinja_bool(i == self->len);
+  return HP_OK;
+}
+
+METHOD(swapcase) {
+  size_t start = r->buffer.len;
+  (void)a;
+  for (size_t at = 0, n; at < self->len; at += n) {
+    uint32_t c = 0;
+    char text[8];
+    if (!(n = utf8_decode(self->text + at, self->len - at, &c))) n = 1;
+    bool lower = jinja_has_case(self->text + at, n, JINJA_LOWER);
+    size_t len = jinja_map_case(c, lower ? JINJA_UPPER : JINJA_LOWER, text);
+    HP_TRY(jinja_add(r, text, len));
+  }
+  return jinja_take(r, start, out);
 }
 
 METHOD(islower) {
@@ -178,6 +201,42 @@ METHOD(join) {
   return jinja_take(r, start, out);
 }
 
+static hp_status pad(jinja_run *r, const jinja_value *self, const jinja_args *a, char align,
+                     jinja_value *out) {
+  int64_t width;
+  jinja_value fill = jinja_string(" ", 1);
+  if (a->at[1].kind != JINJA_MISSING) fill = a->at[1];
+  HP_TRY(jinja_opt_int(r, &a->at[0], 0, &width));
+  HP_TRY(jinja_need_string(r, &fill, "the fill character"));
+  if (jinja_count_chars(fill.text, fill.len) != 1)
+    JINJA_FAIL(r, "the fill character must be one character");
+  int64_t missing = width - (int64_t)jinja_count_chars(self->text, self->len);
+  size_t start = r->buffer.len;
+  /* str.center puts the odd space to the left if the width is odd, format to the right */
+  bool odd = align == '^' && missing > 0 && (missing & width & 1);
+  if (odd) HP_TRY(jinja_add(r, fill.text, fill.len));
+  HP_TRY(jinja_charge(r, missing > 0 ? (uint64_t)missing / 16 : 0));
+  HP_TRY(jinja_add_padded(r, self->text, self->len, align, fill.text, fill.len, width - odd));
+  return jinja_take(r, start, out);
+}
+METHOD(center) { return pad(r, self, a, '^', out); }
+METHOD(ljust) { return pad(r, self, a, '<', out); }
+METHOD(rjust) { return pad(r, self, a, '>', out); }
+
+/* Zeros behind the sign. */
+METHOD(zfill) {
+  int64_t width;
+  HP_TRY(jinja_opt_int(r, &a->at[0], 0, &width));
+  size_t sign = self->len && (*self->text == '-' || *self->text == '+'), start = r->buffer.len;
+  HP_TRY(jinja_charge(r, width > 0 ? (uint64_t)width / 16 : 0));
+  HP_TRY(jinja_add(r, self->text, sign));
+  HP_TRY(
+      jinja_add_padded(r, self->text + sign, self->len - sign, '>', "0", 1, width - (int64_t)sign));
+  return jinja_take(r, start, out);
+}
+
+METHOD(format) { return jinja_format_braces(r, self, a, out); }
+
 /* --- places ------------------------------------------------------------------------------ */
 
 /* The number of the character at a byte; -1 for none. */
@@ -200,6 +259,14 @@ METHOD(rfind) {
   HP_TRY(jinja_need_string(r, &a->at[0], "rfind"));
   HP_TRY(charge_search(r, self, &a->at[0]));
   *out = place(self, jinja_find_last(self->text, self->len, a->at[0].text, a->at[0].len));
+  return HP_OK;
+}
+METHOD(rindex) {
+  HP_TRY(jinja_need_string(r, &a->at[0], "rindex"));
+  HP_TRY(charge_search(r, self, &a->at[0]));
+  size_t at = jinja_find_last(self->text, self->len, a->at[0].text, a->at[0].len);
+  if (at == SIZE_MAX) JINJA_FAIL(r, "rindex: the string is not in the other one");
+  *out = place(self, at);
   return HP_OK;
 }
 METHOD(index) {

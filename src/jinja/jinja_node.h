@@ -82,6 +82,8 @@ typedef enum {
   JINJA_N_MACRO,      /* name(more: N_KEYWORDs, a: default or NULL): list */
   JINJA_N_FILTERED,   /* list, filtered by b */
   JINJA_N_GENERATION, /* list */
+  JINJA_N_WITH,       /* more: N_SETs, for list */
+  JINJA_N_CALL_BLOCK, /* a, an N_CALL, with a macro caller(more): list */
   JINJA_N_BREAK,
   JINJA_N_CONTINUE,
   JINJA_N_MEMBER /* only as a target: name.attribute of a namespace */

@@ -165,8 +165,6 @@ hp_status jinja_binary(jinja_run *r, jinja_op op, const jinja_value *a, const ji
   }
   if (op == JINJA_MUL && can_repeat(a) && is_integer(b)) return repeat(r, a, jinja_as_int(b), out);
   if (op == JINJA_MUL && can_repeat(b) && is_integer(a)) return repeat(r, b, jinja_as_int(a), out);
-  if (op == JINJA_MOD && a->kind == JINJA_STRING)
-    JINJA_FAIL(r, "formatting a string by %% is not supported: use ~");
   JINJA_FAIL(r, "'%s' %s '%s' is not possible", jinja_type(a), op_text[op], jinja_type(b));
 }
 

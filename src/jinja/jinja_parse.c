@@ -144,6 +144,41 @@ static hp_status parse_macro(jinja_parser *p, const jinja_token *t, jinja_node *
   return parse_function_body(p, t, "endmacro", &n->list);
 }
 
+/* "call(x) macro(...)": the body is the macro `caller` of the one that is called. */
+static hp_status parse_call_block(jinja_parser *p, const jinja_token *t, jinja_node **out) {
+  jinja_node *n;
+  HP_TRY(jinja_new_node(p, JINJA_N_CALL_BLOCK, t, &n));
+  if (jinja_token_is(p->token, JINJA_T_OP, "(")) HP_TRY(parse_params(p, n));
+  const jinja_token *call = p->token;
+  HP_TRY(jinja_parse_expression(p, true, &n->a));
+  if (n->a->kind != JINJA_N_CALL) PARSE_FAIL(p, call, "expected the call of a macro");
+  n->name = intern(&p->t->names, "caller", 6);
+  if (!n->name) return HP_ERR_OOM;
+  *out = n;
+  return parse_function_body(p, t, "endcall", &n->list);
+}
+
+static hp_status parse_with(jinja_parser *p, const jinja_token *t, jinja_node **out) {
+  jinja_node_list list = {0};
+  jinja_node *n, *set;
+  hp_status st;
+  HP_TRY(jinja_new_node(p, JINJA_N_WITH, t, &n));
+  while (p->token->kind != JINJA_T_BLOCK_END) {
+    if (list.len) HP_TRY_GOTO(jinja_expect(p, JINJA_T_OP, ","), st);
+    HP_TRY_GOTO(jinja_new_node(p, JINJA_N_SET, p->token, &set), st);
+    HP_TRY_GOTO(jinja_parse_target(p, false, &set->a), st);
+    HP_TRY_GOTO(jinja_expect(p, JINJA_T_OP, "="), st);
+    HP_TRY_GOTO(jinja_parse_expression(p, true, &set->b), st);
+    if (!vec_push(&list, set)) HP_TRY_GOTO(HP_ERR_OOM, st);
+  }
+  HP_TRY_GOTO(jinja_keep_nodes(p, &list, &n->more), st);
+  *out = n;
+  st = parse_last_body(p, t, "endwith", &n->list);
+done:
+  vec_free(&list);
+  return st;
+}
+
 static hp_status parse_filter_block(jinja_parser *p, const jinja_token *t, jinja_node **out) {
   jinja_node *n;
   HP_TRY(jinja_new_node(p, JINJA_N_FILTERED, t, &n));
@@ -176,8 +211,8 @@ static const statement_row statements[] = {
     {"generation", parse_generation},
     {"break", parse_jump},
     {"continue", parse_jump},
-    {"call", NULL},
-    {"with", NULL},
+    {"with", parse_with},
+    {"call", parse_call_block},
     {"block", NULL},
     {"extends", NULL},
     {"include", NULL},

@@ -135,6 +135,20 @@ static hp_status run_jump(jinja_run *r, const jinja_node *n, flow *f) {
   return HP_OK;
 }
 
+/* The values are computed outside of the scope that they are set in. */
+static hp_status run_with(jinja_run *r, const jinja_node *n, flow *f) {
+  jinja_scope *inner = NULL;
+  jinja_value *v;
+  JINJA_NEW(r, v, n->more.len);
+  for (uint32_t i = 0; i < n->more.len; i++) HP_TRY(jinja_eval(r, n->more.at[i]->b, &v[i]));
+  HP_TRY(new_scope(r, r->scope, &inner));
+  jinja_scope *outer = open_scope(r, inner);
+  for (uint32_t i = 0; i < n->more.len; i++) HP_TRY(assign(r, n->more.at[i]->a, &v[i]));
+  HP_TRY(run_nodes(r, &n->list, f));
+  r->scope = outer;
+  return HP_OK;
+}
+
 /* --- for --------------------------------------------------------------------------------- */
 
 /* An empty scope for the next iteration: the same again, unless a macro has kept it. */
@@ -220,6 +234,7 @@ static hp_status check_names(jinja_run *r, const jinja_node *macro, const jinja_
                (unsigned)macro->more.len, (unsigned)a->n);
   for (uint32_t i = 0; i < a->n_named; i++) {
     uint32_t k = a->n;
+    if (jinja_is(&a->name[i], "caller")) continue;
     for (; k < macro->more.len; k++) {
       size_t n;
       const char *param = jinja_name(r->t, macro->more.at[k]->name, &n);
@@ -243,7 +258,8 @@ static hp_status bind_macro(jinja_run *r, const jinja_node *macro, const jinja_a
     else if (param->a) HP_TRY(jinja_eval(r, param->a, &v));
     HP_TRY(jinja_set_variable(r, param->name, &v));
   }
-  return HP_OK;
+  const jinja_value *caller = argument_named(a, "caller", 6);
+  return caller && r->caller_name ? jinja_set_variable(r, r->caller_name, caller) : HP_OK;
 }
 
 static hp_status call_macro(jinja_run *r, const jinja_macro *m, const jinja_args *a,
@@ -260,14 +276,28 @@ static hp_status call_macro(jinja_run *r, const jinja_macro *m, const jinja_args
   return HP_OK;
 }
 
-static hp_status run_macro(jinja_run *r, const jinja_node *n, flow *f) {
+static hp_status new_macro(jinja_run *r, const jinja_node *n, jinja_value *out) {
   jinja_macro *m;
-  (void)f;
   JINJA_NEW(r, m, 1);
   *m = (jinja_macro){n, r->scope, call_macro};
   for (jinja_scope *s = r->scope; s && !s->kept; s = s->parent) s->kept = true;
-  const jinja_value v = {.kind = JINJA_MACRO, .macro = m};
+  *out = (jinja_value){.kind = JINJA_MACRO, .macro = m};
+  return HP_OK;
+}
+
+static hp_status run_macro(jinja_run *r, const jinja_node *n, flow *f) {
+  jinja_value v;
+  (void)f;
+  HP_TRY(new_macro(r, n, &v));
   return jinja_set_variable(r, n->name, &v);
+}
+
+static hp_status run_call_block(jinja_run *r, const jinja_node *n, flow *f) {
+  jinja_value caller, v;
+  (void)f;
+  HP_TRY(new_macro(r, n, &caller));
+  HP_TRY(jinja_eval_call(r, n->a, &caller, &v));
+  return jinja_add_str(r, &v);
 }
 
 /* --- templates --------------------------------------------------------------------------- */
@@ -284,7 +314,9 @@ static hp_status run_nodes(jinja_run *r, const jinja_nodes *nodes, flow *f) {
                                             [JINJA_N_FILTERED] = run_filtered,
                                             [JINJA_N_GENERATION] = run_generation,
                                             [JINJA_N_BREAK] = run_jump,
-                                            [JINJA_N_CONTINUE] = run_jump};
+                                            [JINJA_N_CONTINUE] = run_jump,
+                                            [JINJA_N_WITH] = run_with,
+                                            [JINJA_N_CALL_BLOCK] = run_call_block};
   *f = FLOW_ON;
   for (uint32_t i = 0; i < nodes->len && *f == FLOW_ON; i++) {
     r->at = nodes->at[i];
@@ -305,6 +337,7 @@ static hp_status read_context(jinja_run *r, const tree_node *context) {
     const tree_node *node = tree_get_n(context, name, len);
     if (node) HP_TRY(jinja_from_tree(r, node, &r->global[id]));
     if (len == 4 && !memcmp(name, "loop", 4)) r->loop_name = id;
+    if (len == 6 && !memcmp(name, "caller", 6)) r->caller_name = id;
   }
   return HP_OK;
 }

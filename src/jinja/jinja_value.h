@@ -99,7 +99,8 @@ typedef struct {
   jinja_value *global; /* variables of the top level, by their name's number */
   jinja_scope *scope;  /* of loops and macros; NULL at the top level */
   jinja_value piped;   /* what a filter block filters */
-  uint32_t loop_name;  /* number of the name "loop"; 0: the template does not use it */
+  /* numbers of the names "loop" and "caller"; 0: the template does not use it */
+  uint32_t loop_name, caller_name;
 } jinja_run;
 
 /* Arguments of a call.  A function whose row lists its params gets them in order in `at`, those

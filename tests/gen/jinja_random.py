@@ -15,21 +15,23 @@ from jinja_compare import build, environment
 ATOMS = ["name", "empty", "zero", "n", "neg", "x", "yes", "no", "nil", "text", "uni", "html", "list", "words", "pairs",
          "nested", "dict", "people", "messages", "missing", "1", "0", "-1", "2", "3", "2.5", "'a'", "'b'", "'A b-c'", "''",
          "true", "none", "[]", "{}", "()", "[1, 'a']", "{'a': 1, 'b': [2]}", "(1, 2)", "range(4)", "messages[0]",
-         "people|first", "'a,b,,c'", "' x  y '", "'5'", "'1.5'", "'line\\nnext\\n'", "ns", "m", "m(1)", "dict.items()",
+         "people|first", "'a,b,,c'", "' x  y '", "'5'", "'1.5'", "'line\\nnext\\n'", "'%s|%5d'", "'%-6.2f%%'", "'{:>6}|{x!r}'", "'{:06.2f}'", "ns", "m", "m(1)", "dict.items()",
          "words|map('upper')", "'<b>'|safe", "loop"]
 BINARY = ["+", "-", "*", "/", "//", "%", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in", "and", "or"]
 METHODS = ["upper()", "lower()", "title()", "capitalize()", "strip()", "lstrip()", "rstrip()", "strip('a ')", "split()",
            "split(',')", "split(',', 1)", "rsplit(',', 1)", "rsplit(none, 1)", "replace('a', 'bb')", "replace('', '.')",
            "startswith('a')", "endswith('c')", "find('b')", "rfind('b')", "count('a')", "get('a')", "get('q', 1)", "items()",
            "keys()", "values()", "index(1)", "join(words)", "splitlines()", "partition(',')", "rpartition(',')", "isdigit()",
-           "islower()", "a", "b", "role", "q", "0", "items", "name", "append(1)", "pop()", "copy()", "isalpha()", "isupper()"]
+           "islower()", "a", "b", "role", "q", "0", "items", "name", "append(1)", "pop()", "copy()", "isalpha()", "isupper()",
+           "format(n, x=1)", "center(9, '*')", "ljust(4)", "zfill(5)", "swapcase()", "rindex('b')", "isascii()"]
 FILTERS = ["trim", "upper", "lower", "title", "capitalize", "length", "count", "default('d')", "d('d', true)", "join", "join(',')",
            "first", "last", "list", "string", "int", "float", "replace('a', 'b')", "replace('a', 'b', 1)", "unique|list", "sort",
            "sort(reverse=true)", "sort(case_sensitive=true)", "dictsort", "reverse", "reverse|list", "indent", "indent(2, true)",
            "round", "round(1)", "abs", "safe", "e", "tojson", "tojson(indent=2)", "map('upper')|list", "map(attribute='a')|list",
            "map(attribute='name')|list", "select|list", "reject|list", "select('odd')|list", "selectattr('role')|list",
            "selectattr('role', 'eq', 'user')|list", "rejectattr('a')|list", "items|list", "sum", "min", "max", "batch(2)|list",
-           "map('int')|list", "select('string')|list", "map('first')|list", "map('length')|list", "items", "unique", "map('trim')"]
+           "map('int')|list", "select('string')|list", "map('first')|list", "map('length')|list", "items", "unique", "map('trim')",
+           "format(n, 2)", "format(x)", "center(8)", "wordcount", "slice(2)|list", "slice(3, 0)|list"]
 TESTS = ["defined", "undefined", "none", "string", "number", "integer", "float", "boolean", "mapping", "iterable", "sequence",
          "odd", "even", "divisibleby(2)", "in list", "eq 1", "ne('a')", "lt 2", "true", "false", "lower", "upper", "callable",
          "sameas none", "ge 1"]
