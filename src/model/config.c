@@ -337,6 +337,7 @@ static hp_status read_common(const tree_node *root, model_config *c) {
   if (!(c->init_range >= 0 && c->init_range < 1e9))
     TREE_FAIL(tree_get(root, "initializer_range"), "%g is out of range", c->init_range);
   HP_TRY(c->family->read(root, c));
+  HP_TRY(config_read_dropout(root, "summary_dropout_prob", 0.1, &c->dropout.value_head));
   return read_ids(root, c);
 }
 

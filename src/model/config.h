@@ -69,8 +69,9 @@ typedef struct {
   bool scale_scores, scale_by_layer; /* gpt2: of attention */
   struct {
     double embedding, attention, residual;
-  } dropout;   /* rates, in training only */
-  tree source; /* the file, for keys that are copied unchanged */
+    double value_head; /* of what the value head of a reward model reads */
+  } dropout;           /* rates, in training only */
+  tree source;         /* the file, for keys that are copied unchanged */
 } model_config;
 
 /* Reads DIR/config.json, or a file.  Refuses keys that are missing, have the wrong type,

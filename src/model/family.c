@@ -40,6 +40,12 @@ bool model_param_is_adapter(const model_param *p) {
   return p->kind == PARAM_LORA_A || p->kind == PARAM_LORA_B;
 }
 
+bool model_param_is_value_head(const model_param *p) { return !strncmp(p->name, "v_head.", 7); }
+
+bool model_param_is_extra(const model_param *p) {
+  return model_param_is_adapter(p) || model_param_is_value_head(p);
+}
+
 int64_t model_param_parts(const model_param *p) {
   return strchr(p->name, '*') ? p->shape.dim[0] : 1;
 }
@@ -93,8 +99,10 @@ hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int ra
   bool matrix = kind == PARAM_MATRIX || kind == PARAM_EMBEDDING;
   uint32_t yes;
   p.frozen =
-      b->only && !model_param_is_adapter(&p) && !map_get(b->only, p.name, strlen(p.name), &yes);
-  p.dtype = matrix && (!b->only || p.frozen) ? b->weights : HP_F32;
+      b->only && !model_param_is_extra(&p) && !map_get(b->only, p.name, strlen(p.name), &yes);
+  if (b->value_head && !b->c->tied) p.frozen |= !strcmp(p.name, b->c->family->head_name);
+  p.dtype =
+      matrix && !model_param_is_value_head(&p) && (!b->only || p.frozen) ? b->weights : HP_F32;
   hp_tensor have = build_find_param(b, p.name);
   if (have) return have;
   p.tensor = hp_param(b->g, p.name, p.dtype, p.shape);
@@ -176,6 +184,18 @@ hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, dou
                        const char *name) {
   matrix_spec m = {in, out, true, init_scale, b->compute};
   return build_with_bias(b, x, &m, true, name);
+}
+
+hp_tensor build_value_head(model_build *b, hp_tensor hidden) {
+  int64_t width = b->c->hidden;
+  hp_at(b->g, "v_head");
+  hp_tensor w = build_param(b, PARAM_MATRIX, 1, 2, (int64_t[]){1, width}, "v_head.summary.weight");
+  hp_tensor bias = build_param(b, PARAM_BIAS, 0, 1, (int64_t[]){1}, "v_head.summary.bias");
+  hp_tensor x = hp_cast(b->g, hidden, HP_F32);
+  x = build_dropout(b, x, b->c->dropout.value_head, "v_head");
+  w = hp_reshape(b->g, hp_cast(b->g, w, HP_F32), (hp_shape){1, {width}});
+  hp_tensor v = hp_einsum_to(b->g, "btc,c->bt", x, w, HP_F32);
+  return hp_add(b->g, v, bias);
 }
 
 hp_tensor build_rows(model_build *b, hp_tensor x, int64_t i, int64_t n) {

@@ -54,6 +54,10 @@ void model_param_part_name(const model_param *p, int64_t part, char name[160]);
 
 /* Does it belong to an adapter? */
 bool model_param_is_adapter(const model_param *p);
+/* To the value head of a reward model? */
+bool model_param_is_value_head(const model_param *p);
+/* To either: it is not in the files of the model. */
+bool model_param_is_extra(const model_param *p);
 
 /* A linear layer, whose weight NAME.weight is [out,in], or [in,out] if turned. */
 typedef struct {
@@ -128,6 +132,7 @@ typedef struct {
   VEC(model_annotation) annotations;
   VEC(model_linear) linears;     /* in the order of the model */
   const struct adapter *adapter; /* or NULL */
+  bool value_head; /* the model gives a number for each token, not words: its head is not trained */
   const map *only; /* names of the params that are trained besides those of the adapter, in f32
                       whatever `weights` is; NULL: all are */
   bool failed;     /* out of memory while collecting params */
@@ -214,6 +219,9 @@ hp_tensor build_dropout(model_build *b, hp_tensor x, double p, const char *name)
  * with the model's dropout in training.  Only scale and window of o are used. */
 hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, hp_tensor v,
                           const hp_attention_options *o);
+/* The numbers [B,T] of a reward model by hidden states [B,T,C]: value head "v_head.summary", as trl
+ * names it, with its dropout in training. */
+hp_tensor build_value_head(model_build *b, hp_tensor hidden);
 /* Every n-th row of x [B,T], from row i on: each device keeps its share of the rows. */
 hp_tensor build_rows(model_build *b, hp_tensor x, int64_t i, int64_t n);
 /* [B,T,H*D] <-> [B,T,H,D] */

@@ -1,5 +1,6 @@
 #include "model/lm.h"
 
+#include "base/log.h"
 #include "base/dtype.h"
 #include "base/hash.h"
 #include "base/philox.h"
@@ -33,6 +34,7 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, const model_cache *c
                      .stage_of = m->stage_of,
                      .stages = m->stages,
                      .adapter = m->adapter,
+                     .value_head = m->value_head,
                      .only = m->has_only ? &m->only : NULL,
                      .rope_length =
                          cache || rope_length > m->rope_rows ? rope_length : m->rope_rows};
@@ -154,7 +156,9 @@ static hp_status add_marks(lm *m, const model_build *b) {
  * after a failure. */
 static hp_status build_smallest(const lm *m, model_build *b) {
   HP_TRY(lm_graph_begin(m, 1, 1, NULL, 1, b));
-  lm_head(b, m->c.family->hidden(b));
+  hp_tensor hidden = m->c.family->hidden(b);
+  lm_head(b, hidden);
+  if (m->value_head) build_value_head(b, hidden);
   HP_TRY(hp_graph_status(b->g));
   return b->failed ? HP_ERR_OOM : HP_OK;
 }
@@ -264,6 +268,11 @@ hp_status lm_train_only(lm *m, const char *const *name, size_t n) {
   return list_names(m);
 }
 
+hp_status lm_set_value_head(lm *m) {
+  m->value_head = true;
+  return list_names(m);
+}
+
 hp_status lm_set_adapter(lm *m, adapter *a) {
   adapter_free(m->adapter);
   m->adapter = a;
@@ -367,6 +376,13 @@ static hp_status start_source(void *ctx, const lm_tensor *t, size_t first, size_
   return weights_read(adapter_file_find(f, t->name), first, n, HP_F32, room);
 }
 
+static hp_status file_source(void *ctx, const lm_tensor *t, size_t first, size_t n, void *room,
+                             const void **at) {
+  (void)t;
+  *at = room;
+  return weights_read(ctx, first, n, HP_F32, room);
+}
+
 hp_status lm_fill_adapter(lm *m) {
   const lm_tensor *t = m->tensors.at;
   if (!m->adapter) return HP_OK;
@@ -374,6 +390,30 @@ hp_status lm_fill_adapter(lm *m) {
   for (size_t i = 0; i < m->trained; t += model_param_parts(&m->params.at[i++]))
     if (adapter_file_find(m->start, t->name)) HP_TRY(lm_fill_param(m, t, start_source, m->start));
   return HP_OK;
+}
+
+/* Those of the value head by a file in dir, or at random. */
+hp_status lm_fill_value_head(lm *m, const char *dir, uint64_t seed) {
+  str path = {0};
+  weights *w = NULL;
+  chance c = {m, seed};
+  if (!m->value_head) return HP_OK;
+  hp_status st = path_join(&path, dir, VALUE_HEAD_FILE);
+  bool there = !st && file_exists(path.at);
+  if (!st && !there) log_info("%s: there is no %s: a new value head", dir, VALUE_HEAD_FILE);
+  if (!st && there) st = weights_open(path.at, &w);
+  for (size_t i = 0; i < m->tensors.len && !st; i++) {
+    const lm_tensor *t = &m->tensors.at[i];
+    if (!model_param_is_value_head(&m->params.at[t->param])) continue;
+    const st_tensor *have = NULL;
+    if (there) st = weights_need_shape(w, t->name, t->shape.rank, t->shape.dim, &have);
+    if (!st)
+      st = there ? lm_fill_param(m, t, file_source, (void *)(uintptr_t)have)
+                 : lm_fill_param(m, t, init_source, &c);
+  }
+  weights_free(w);
+  str_free(&path);
+  return st;
 }
 
 hp_status lm_init(lm *m, uint64_t seed) {

@@ -29,6 +29,7 @@ typedef struct {
   VEC(struct adapter_file *) merged; /* adapters that lm_load adds to the weights */
   map only;                          /* names of the params that are trained; see has_only */
   bool has_only;                     /* not all params are trained */
+  bool value_head;                   /* of a reward model */
   bool untied; /* config.json of the files ties the head to the embedding, but here they differ */
   VEC(lm_tensor) tensors;            /* in the order of params, slices of a stack in order */
   VEC(model_annotation) annotations; /* in the order of the model */
@@ -75,6 +76,11 @@ adapter_subject lm_subject(const lm *m);
 /* lm_load will add B A of these files to the weights that it loads.  The model owns f from then on,
  * also after a failure. */
 hp_status lm_merge(lm *m, struct adapter_file *f);
+/* The model becomes a reward model: it gets a value head, and its own head is not trained. */
+hp_status lm_set_value_head(lm *m);
+/* Its values, by value_head.safetensors in dir, or, without that file, at random. */
+#define VALUE_HEAD_FILE "value_head.safetensors"
+hp_status lm_fill_value_head(lm *m, const char *dir, uint64_t seed);
 /* Values of the adapter's params; part of lm_load and lm_init. */
 hp_status lm_fill_adapter(lm *m);
 /* Initialises them as Transformers does: normal(0, initializer_range), norms 1, biases 0; the

@@ -171,7 +171,7 @@ static hp_status load_in_turn(loading *l, turn *turns) {
   for (size_t i = 0, at = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
     size_t parts = (size_t)model_param_parts(p), n = model_param_elements(p) / parts;
-    if (model_param_is_adapter(p)) {
+    if (model_param_is_extra(p)) {
       at += parts;
       continue;
     }
@@ -256,7 +256,7 @@ static hp_status find_places(lm *m, const weights *w, lm_place *from, map *known
   for (size_t i = 0; i < m->tensors.len; i++) {
     lm_tensor *t = &m->tensors.at[i];
     t->stored = HP_F32;
-    if (model_param_is_adapter(&m->params.at[t->param])) continue;
+    if (model_param_is_extra(&m->params.at[t->param])) continue;
     HP_TRY(find_source(m, w, t, &from[i]));
     if (!st_dtype_to_hp(from[i].t->dtype, &t->stored)) t->stored = HP_F32; /* F64 */
   }
@@ -296,7 +296,7 @@ static hp_status load_parts(lm *m, const char *dir) {
   const char **name = mem_calloc(m->params.len, sizeof *name);
   HP_TRY_MEM(name);
   for (size_t i = 0; i < m->params.len; i++)
-    if (!model_param_is_adapter(&m->params.at[i])) name[n++] = m->params.at[i].name;
+    if (!model_param_is_extra(&m->params.at[i])) name[n++] = m->params.at[i].name;
   hp_status st = path_join(&path, dir, "model");
   if (!st) st = lm_make_params(m);
   if (!st) st = hp_params_load(m->d, path.at, name, (int)n);

@@ -188,21 +188,9 @@ static hp_tensor judged_losses(const preference *p, model_build *b, hp_tensor la
 
 /* --- stage rm --------------------------------------------------------------------------------- */
 
-hp_tensor preference_values(model_build *b, hp_tensor hidden, double dropout) {
-  int64_t width = b->c->hidden;
-  hp_at(b->g, "v_head");
-  hp_tensor w = build_param(b, PARAM_MATRIX, 1, 2, (int64_t[]){1, width}, "v_head.summary.weight");
-  hp_tensor bias = build_param(b, PARAM_BIAS, 0, 1, (int64_t[]){1}, "v_head.summary.bias");
-  hp_tensor x = build_dropout(b, hp_cast(b->g, hidden, HP_F32), dropout, "v_head");
-  hp_shape s = {2, {b->B, b->T}};
-  w = hp_reshape(b->g, hp_cast(b->g, w, HP_F32), (hp_shape){1, {width}});
-  hp_tensor v = hp_einsum_to(b->g, "rtc,c->rt", x, w, HP_F32);
-  return hp_add(b->g, v, hp_broadcast(b->g, hp_reshape(b->g, bias, (hp_shape){2, {1, 1}}), s));
-}
-
 /* The reward of a row is that of its last token. */
-static hp_tensor reward_losses(const preference *p, model_build *b) {
-  hp_tensor values = preference_values(b, b->c->family->hidden(b), p->dropout);
+static hp_tensor reward_losses(model_build *b) {
+  hp_tensor values = build_value_head(b, b->c->family->hidden(b));
   hp_tensor lengths = hp_input(b->g, "lengths", HP_I32, (hp_shape){1, {b->B}});
   hp_at(b->g, "loss");
   lengths = hp_reshape(b->g, lengths, (hp_shape){2, {b->B, 1}});
@@ -215,7 +203,7 @@ static hp_tensor reward_losses(const preference *p, model_build *b) {
 }
 
 hp_tensor preference_losses(const preference *p, model_build *b, hp_tensor labels) {
-  if (p->kind == PREFER_REWARD) return reward_losses(p, b);
+  if (p->kind == PREFER_REWARD) return reward_losses(b);
   return p->kind == PREFER_JUDGED ? judged_losses(p, b, labels) : pair_losses(p, b, labels);
 }
 
@@ -232,5 +220,5 @@ hp_tensor preference_scores(model_build *b, hp_tensor hidden, hp_tensor labels) 
 
 hp_tensor preference_rewards(model_build *b, hp_tensor hidden, hp_tensor labels) {
   (void)labels;
-  return preference_values(b, hidden, 0);
+  return build_value_head(b, hidden);
 }

@@ -28,7 +28,6 @@ typedef struct {
   double margin;          /* simpo_gamma */
   double ftx;             /* weight of the chosen answer's own loss */
   double good, bad;       /* kto_chosen_weight, kto_rejected_weight */
-  double dropout;         /* of what the value head reads */
 } preference;
 
 /* Is the loss compared with a reference model's? */
@@ -52,9 +51,6 @@ hp_tensor preference_scores(model_build *b, hp_tensor hidden, hp_tensor labels);
 hp_tensor preference_logps(model_build *b, hp_tensor hidden, hp_tensor labels);
 hp_tensor preference_mean_logps(model_build *b, hp_tensor hidden, hp_tensor labels);
 hp_tensor preference_rewards(model_build *b, hp_tensor hidden, hp_tensor labels);
-
-/* The value head's params: "v_head.summary.weight" [1,C] and "v_head.summary.bias" [1]. */
-hp_tensor preference_values(model_build *b, hp_tensor hidden, double dropout);
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
@@ -83,6 +79,8 @@ typedef struct {
   double batches, good, bad; /* and samples that were judged so */
 } preference_metrics;
 void preference_add(const preference *p, const preference_rows *r, preference_metrics *m);
+/* The share of pairs whose chosen answer has the higher reward; stage rm. */
+double preference_accuracy(const preference_metrics *m);
 /* The i-th metric as LlamaFactory names and averages it; false: there are no more. */
 bool preference_metric(const preference *p, const preference_metrics *m, int i, const char **name,
                        double *value);

@@ -143,6 +143,8 @@ void preference_add(const preference *p, const preference_rows *r, preference_me
   else add_rewards(r, m);
 }
 
+double preference_accuracy(const preference_metrics *m) { return m->sum[ACCURACY] / m->good; }
+
 static bool pair_metric(const preference *p, const preference_metrics *m, int i, const char **name,
                         double *value) {
   static const char *const names[] = {"rewards/chosen",  "rewards/rejected", "rewards/accuracies",

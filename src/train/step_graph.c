@@ -18,7 +18,8 @@ typedef struct {
 int step_states(const step_options *o) { return o->optimizer == STEP_ADAMW ? 2 : o->momentum != 0; }
 
 bool step_drops(const lm *m, const step_options *o) {
-  return o->dropout && (model_config_drops(&m->c) || adapter_drops(m->adapter));
+  bool head = m->value_head && m->c.dropout.value_head > 0;
+  return o->dropout && (head || model_config_drops(&m->c) || adapter_drops(m->adapter));
 }
 
 /* The losses of preferences are of whole answers, without that of the router. */

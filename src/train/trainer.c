@@ -113,6 +113,8 @@ static hp_status open_model(train_config *c, train_data *d, int64_t steps, run_m
   HP_TRY(check_limit(c, d, m, steps));
   HP_TRY(c->train_from_scratch ? lm_init(m->m, (uint64_t)c->seed)
                                : lm_load(m->m, c->model_name_or_path));
+  if (!c->train_from_scratch)
+    HP_TRY(lm_fill_value_head(m->m, c->model_name_or_path, (uint64_t)c->seed));
   preference of = train_preference_of(c);
   return trainer_score_references(c, &of, m->m, d);
 }

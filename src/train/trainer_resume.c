@@ -120,7 +120,7 @@ static hp_status resume_from(trainer *t, const checkpoint *c) {
   trainer_tensors model = {0}, states = {0};
   hp_status st = read_history(t, c->path);
   if (!st) st = read_state(t, c);
-  if (!st) st = trainer_tensors_model(&t->config, &t->job, &t->model, &model);
+  if (!st) st = trainer_tensors_model(&t->config, &t->job, &t->model, TENSORS_ALL, &model);
   if (!st) st = trainer_tensors_states(&t->config, &t->job, &t->model, &states);
   if (!st) st = trainer_tensors_load(&model, c->path);
   if (!st && states.n) st = trainer_tensors_load(&states, c->path);

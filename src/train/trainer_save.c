@@ -106,7 +106,7 @@ static hp_status keep_folder(const trainer *t) {
 static hp_status save_tensors(void *context, const char *dir) {
   trainer *t = context;
   trainer_tensors model, states;
-  HP_TRY(trainer_tensors_model(&t->config, &t->job, &t->model, &model));
+  HP_TRY(trainer_tensors_model(&t->config, &t->job, &t->model, TENSORS_ALL, &model));
   hp_status st = trainer_tensors_save(&model, dir);
   trainer_tensors_free(&model);
   if (st || t->config.save_only_model) return st;
@@ -348,12 +348,23 @@ static hp_status export_config(const trainer *t, hp_dtype type, const char *dir)
   return st;
 }
 
+static hp_status export_value_head(const trainer *t) {
+  trainer_tensors head = {0};
+  if (!t->model.m->value_head) return HP_OK;
+  HP_TRY(trainer_tensors_model(&t->config, &t->job, &t->model, TENSORS_OF_VALUE_HEAD, &head));
+  hp_status st = trainer_tensors_export(&head, t->config.output_dir);
+  trainer_tensors_free(&head);
+  return st;
+}
+
 static hp_status export_once(trainer *t) {
   trainer_tensors model = {0};
-  hp_status st = agree(trainer_tensors_model(&t->config, &t->job, &t->model, &model));
+  hp_status st =
+      agree(trainer_tensors_model(&t->config, &t->job, &t->model, TENSORS_OF_MODEL, &model));
   hp_dtype type = st ? HP_F32 : trainer_tensors_cast(&model, t->model.m, t->config.export_dtype);
   if (!st) st = trainer_tensors_export(&model, t->config.output_dir);
   trainer_tensors_free(&model);
+  if (!st) st = export_value_head(t);
   if (!st && t->job.writes) st = model_files_write(&t->saves.with_model, t->config.output_dir);
   if (!st && t->job.writes) st = export_config(t, type, t->config.output_dir);
   if (!st && type != HP_F32)

@@ -23,18 +23,27 @@ static hp_status add_tensor(trainer_tensors *x, const char *prefix, const lm_ten
   return HP_OK;
 }
 
+static bool is_listed(const trainer_tensors *x, const model_param *p) {
+  return x->part == TENSORS_ALL ||
+         model_param_is_value_head(p) == (x->part == TENSORS_OF_VALUE_HEAD);
+}
+
 /* The first params of the model under this prefix, and their tensors in files under theirs. */
 static hp_status add_all(trainer_tensors *x, const lm *m, size_t params, const char *prefix,
                          const char *in_files) {
-  size_t before = x->n_on;
+  const lm_tensor *t = m->tensors.at;
   for (size_t i = 0; i < params; i++) {
     const model_param *p = &m->params.at[i];
-    x->on[x->n_on++] =
-        (device_tensor){.name = arena_printf(&x->mem, "%s%s", prefix, p->name), .shape = p->shape};
-    HP_TRY_MEM(x->on[x->n_on - 1].name);
+    size_t on = x->n_on;
+    int64_t parts = model_param_parts(p);
+    if (is_listed(x, p)) {
+      x->on[x->n_on++] = (device_tensor){.name = arena_printf(&x->mem, "%s%s", prefix, p->name),
+                                         .shape = p->shape};
+      HP_TRY_MEM(x->on[on].name);
+      for (int64_t k = 0; k < parts; k++) HP_TRY(add_tensor(x, in_files, &t[k], on));
+    }
+    t += parts;
   }
-  for (size_t i = 0; i < m->tensors.len && m->tensors.at[i].param < params; i++)
-    HP_TRY(add_tensor(x, in_files, &m->tensors.at[i], before + m->tensors.at[i].param));
   return HP_OK;
 }
 
@@ -56,11 +65,21 @@ static hp_status list_tensors(const train_config *c, const run_job *job, const r
 }
 
 hp_status trainer_tensors_model(const train_config *c, const run_job *job, const run_model *m,
-                                trainer_tensors *out) {
+                                tensors_part part, trainer_tensors *out) {
   static const char *const prefix[] = {""};
-  *out = (trainer_tensors){.is_model = true, .kind = "model", .file = "model.safetensors"};
+  if (part == TENSORS_OF_VALUE_HEAD) {
+    *out = (trainer_tensors){.part = part, .kind = "value_head", .file = VALUE_HEAD_FILE};
+    return list_tensors(c, job, m, m->m->params.len, prefix, 1, out);
+  }
+  *out = (trainer_tensors){.part = part,
+                           .is_model = true,
+                           .kind = "model",
+                           .file = "model.safetensors"};
   if (!m->m->adapter) return list_tensors(c, job, m, m->m->params.len, prefix, 1, out);
-  *out = (trainer_tensors){.adapter = true, .kind = "adapter_model", .file = ADAPTER_WEIGHTS};
+  *out = (trainer_tensors){.part = part,
+                           .adapter = true,
+                           .kind = "adapter_model",
+                           .file = ADAPTER_WEIGHTS};
   return list_tensors(c, job, m, m->m->trained, prefix, 1, out);
 }
 
@@ -159,7 +178,8 @@ static const st_pair metadata[] = {{"format", "pt"}};
 
 static hp_status save_global(trainer_tensors *x, const char *file) {
   st_writer w;
-  HP_TRY(st_writer_open(file, x->tensor, x->n, metadata, x->adapter, &w));
+  HP_TRY(st_writer_open(file, x->tensor, x->n, metadata,
+                        x->adapter || x->part == TENSORS_OF_VALUE_HEAD, &w));
   hp_status st = HP_OK;
   for (size_t i = 0; !st && i < x->n; i++) st = write_tensor(x, w.order[i], &w);
   if (!st) return st_writer_commit(&w);

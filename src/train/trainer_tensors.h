@@ -17,8 +17,13 @@ typedef struct {
   float *held;          /* while some of them are */
 } device_tensor;
 
+/* Checkpoints have all in one file; exports have the value head of a reward model in one of its
+ * own, as trl names it. */
+typedef enum { TENSORS_ALL, TENSORS_OF_MODEL, TENSORS_OF_VALUE_HEAD } tensors_part;
+
 typedef struct {
   hp_device *d;
+  tensors_part part;
   bool writes;             /* files of global tensors */
   bool is_model;           /* else an adapter, or states of the optimizer */
   bool adapter;            /* names of tensors in files are peft's */
@@ -36,7 +41,7 @@ typedef struct {
 
 /* Parameters of the model, or of its adapter; states of the optimizer, which may be none. */
 hp_status trainer_tensors_model(const train_config *c, const run_job *job, const run_model *m,
-                                trainer_tensors *out);
+                                tensors_part part, trainer_tensors *out);
 hp_status trainer_tensors_states(const train_config *c, const run_job *job, const run_model *m,
                                  trainer_tensors *out);
 void trainer_tensors_free(trainer_tensors *x);

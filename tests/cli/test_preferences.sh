@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stages that learn preferences: dpo, kto.
+# Stages that learn preferences: dpo, kto, rm.
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
 
@@ -34,8 +34,10 @@ make_preferences() {
 }
 make_preferences dpo dpo pairs
 make_preferences kto kto judged
+make_preferences rm rm pairs
+sed -i 's/"model_type"/"summary_dropout_prob": 0.0, "model_type"/' rm/model/config.json
 
-for stage in dpo kto; do
+for stage in dpo kto rm; do
   it "stage $stage: the same bits on meshes, pipelines, under a memory limit, and after a resume"
   run train $stage/job.yaml deterministic=layout output_dir=$stage-one
   exit_is 0
@@ -92,6 +94,25 @@ it "an adapter's reference is the model without it"
 run train dpo/job.yaml output_dir=lora finetuning_type=lora lora_rank=2
 exit_is 0
 grep -q '"rewards/chosen": 0.0' lora/trainer_state.json || fail "the first rewards are not 0"
+
+it "a reward model has a value head in a file of its own, and goes on from it"
+[ -s rm-one/value_head.safetensors ] || fail "no value_head.safetensors"
+run inspect rm-one/value_head.safetensors
+out_has "v_head.summary.weight"
+run inspect rm-one/model.safetensors
+grep -q v_head out && fail "the value head is in model.safetensors, too"
+run train rm/job.yaml output_dir=rm-on model_name_or_path=rm-one train_from_scratch=false max_steps=1 learning_rate=0
+exit_is 0
+same_file rm-one/value_head.safetensors rm-on/value_head.safetensors
+grep -q "a new value head" err && fail "the value head was not read"
+run train rm/job.yaml output_dir=rm-new model_name_or_path=dpo-one train_from_scratch=false max_steps=1
+exit_is 0
+err_has "a new value head"
+run train rm/job.yaml output_dir=rm-lora finetuning_type=lora max_steps=2
+exit_is 0
+[ -s rm-lora/value_head.safetensors ] || fail "no value_head.safetensors next to an adapter"
+run train rm/job.yaml output_dir=rm-eval val_size=1 eval_strategy=steps eval_steps=2 per_device_eval_batch_size=1
+grep -q '"eval_accuracy"' rm-eval/trainer_state.json || fail "no eval_accuracy"
 
 it "bad keys"
 for row in "pref_beta=0|pref_beta" "pref_loss=odd|pref_loss" "dpo_label_smoothing=0.7|dpo_label_smoothing" \
