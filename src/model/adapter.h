@@ -1,5 +1,7 @@
 /* Adapters of low rank (LoRA, Hu et al. 2021), as peft defines them: a module, which is a linear
  * layer of the model, computes y = W x + scale B A dropout(x), with A [rank,in] and B [out,rank].
+ * With DoRA (Liu et al. 2024) rows of W + scale B A are brought to the sizes that are trained,
+ * "M.lora_magnitude_vector" [out]; no gradient goes through the sizes that they had.
  *
  * An adapter is created from options or read from peft's files (model/adapter_files.h), and
  * belongs to one model: its modules are names of the model's linear layers.  Params
@@ -18,6 +20,7 @@ typedef struct {
 typedef struct {
   int64_t rank;
   double alpha, dropout;
+  bool dora;
   bool rslora;          /* scale alpha / sqrt(rank) in place of alpha / rank */
   adapter_names target; /* modules by the end of their names; "all" alone: all but the head */
   adapter_names whole;  /* ends of names of modules that are trained whole */

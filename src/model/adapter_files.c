@@ -10,10 +10,15 @@
 /* A module's matrices in f32, for merging. */
 typedef struct adapter_factors {
   float *A, *B; /* [rank,in], [out,rank] */
+  float *size;  /* [out], with DoRA */
+  float *grow;  /* [out] factors of rows, of adapter_file_measure */
   int64_t rank, in, out;
   bool turned;
   float scale;
 } adapter_factors;
+
+static const char *const ends[] = {"lora_A.weight", "lora_B.weight", "lora_magnitude_vector"};
+enum { A, B, SIZE, ENDS };
 
 /* --- adapter_config.json ---------------------------------------------------------------------- */
 
@@ -22,7 +27,7 @@ static hp_status refuse_others(const tree_node *root) {
   static const char *const key[] =
       {"lora_bias",         "use_qalora",   "alora_invocation_tokens", "layer_replication",
        "target_parameters", "arrow_config", "trainable_token_indices", "alpha_pattern",
-       "megatron_config",   "use_dora"};
+       "megatron_config"};
   for (size_t i = 0; i < sizeof key / sizeof *key; i++) {
     const tree_node *n = tree_get(root, key[i]);
     bool nothing = !n || n->kind == TREE_NULL || (n->kind == TREE_BOOL && !n->boolean) ||
@@ -65,6 +70,7 @@ static hp_status read_config(adapter *a) {
   HP_TRY(tree_opt_int(root, "r", 8, &o->rank));
   HP_TRY(tree_opt_double(root, "lora_alpha", 8, &o->alpha));
   HP_TRY(tree_opt_double(root, "lora_dropout", 0, &o->dropout));
+  HP_TRY(tree_opt_bool(root, "use_dora", false, &o->dora));
   HP_TRY(tree_opt_bool(root, "use_rslora", false, &o->rslora));
   if (o->rank < 1 || o->rank > INT32_MAX)
     TREE_FAIL(tree_get(root, "r"), "%lld; expected a rank of 1 or more", (long long)o->rank);
@@ -116,37 +122,39 @@ static hp_status check_dims(const adapter_file *f, const adapter_subject *s, con
   return st;
 }
 
-/* The ending of the name of a module's tensor; NULL: it is of none. */
-static const char *find_ending(const char *name, bool *down) {
-  const char *at = strstr(name, ".lora_A.weight");
-  *down = at != NULL;
-  if (!at) at = strstr(name, ".lora_B.weight");
-  return at && !at[strlen(".lora_A.weight")] ? at : NULL;
+/* Where the ending of the name of a module's tensor begins, and which it is; NULL: it is of none.
+ */
+static const char *find_ending(const adapter *a, const char *name, int *which) {
+  for (int i = 0; i < (a->o.dora ? ENDS : SIZE); i++) {
+    size_t n = strlen(name), k = strlen(ends[i]);
+    *which = i;
+    if (n > k && name[n - k - 1] == '.' && !strcmp(name + n - k, ends[i])) return name + n - k - 1;
+  }
+  return NULL;
 }
 
 static hp_status take_factor(adapter_file *f, const adapter_subject *s, const st_tensor *t,
-                             const char *name, const char *ending, bool down) {
-  char module[sizeof((model_linear *)0)->name];
+                             const char *name, const char *ending, int which) {
   const model_linear *l = find_linear(s, name, (size_t)(ending - name));
   if (!l) return refuse_tensor(f, s, t);
-  int64_t dim[2] = {down ? -1 : l->out, down ? l->in : -1};
-  HP_TRY(check_dims(f, s, t, 2, dim));
-  int64_t rank = t->dim[down ? 0 : 1];
+  const int64_t dim[ENDS][2] = {{-1, l->in}, {l->out, -1}, {l->out}};
+  HP_TRY(check_dims(f, s, t, which == SIZE ? 1 : 2, dim[which]));
+  if (which == SIZE) return HP_OK;
+  int64_t rank = t->dim[which == A ? 0 : 1];
   if (rank < 1 || rank > INT32_MAX)
     HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" has rank %lld; expected 1 or more", f->path, t->name,
             (long long)rank);
-  snprintf(module, sizeof module, "%s", l->name);
-  HP_TRY(adapter_add_module(f->a, module, rank));
-  if (adapter_find(f->a, module)->rank != rank)
+  HP_TRY(adapter_add_module(f->a, l->name, rank));
+  if (adapter_find(f->a, l->name)->rank != rank)
     HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" has rank %lld, the other one of the module %lld",
-            f->path, t->name, (long long)rank, (long long)adapter_find(f->a, module)->rank);
+            f->path, t->name, (long long)rank, (long long)adapter_find(f->a, l->name)->rank);
   return HP_OK;
 }
 
 /* A tensor is A or B of a module, or that of a module which is trained whole. */
 static hp_status take_tensor(adapter_file *f, const adapter_subject *s, const st_tensor *t) {
   const char *name = t->name + strlen(ADAPTER_PREFIX), *ending;
-  bool down;
+  int which;
   if (strncmp(t->name, ADAPTER_PREFIX, strlen(ADAPTER_PREFIX))) return refuse_tensor(f, s, t);
   if (t->dtype != ST_F32 && t->dtype != ST_BF16 && t->dtype != ST_F16 && t->dtype != ST_F64)
     HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" is %s; expected F32, BF16, F16 or F64", f->path,
@@ -157,8 +165,8 @@ static hp_status take_tensor(adapter_file *f, const adapter_subject *s, const st
             "%s: tensor \"%s\": adapters of embeddings are not built; train the module whole "
             "(additional_target)",
             f->path, t->name);
-  ending = find_ending(name, &down);
-  if (ending) return take_factor(f, s, t, name, ending, down);
+  ending = find_ending(f->a, name, &which);
+  if (ending) return take_factor(f, s, t, name, ending, which);
   const model_param *p = find_param(s, name);
   if (!p) return refuse_tensor(f, s, t);
   hp_shape shape = model_param_stored(p);
@@ -166,15 +174,16 @@ static hp_status take_tensor(adapter_file *f, const adapter_subject *s, const st
   return adapter_add_whole(f->a, p->name);
 }
 
-/* Each module has both of its tensors. */
+/* Each module has all of its tensors. */
 static hp_status check_modules(const adapter_file *f) {
-  static const char *const ends[] = {"lora_A.weight", "lora_B.weight"};
+  const int n = f->a->o.dora ? ENDS : SIZE;
   char name[192];
-  for (size_t i = 0; i < 2 * f->a->modules.len; i++) {
-    snprintf(name, sizeof name, "%s.%s", f->a->modules.at[i / 2].name, ends[i % 2]);
-    if (!adapter_file_find(f, name))
-      HP_FAIL(HP_ERR_INPUT, "%s: tensor \"" ADAPTER_PREFIX "%s\" is missing", f->path, name);
-  }
+  for (size_t i = 0; i < f->a->modules.len; i++)
+    for (int k = 0; k < n; k++) {
+      snprintf(name, sizeof name, "%s.%s", f->a->modules.at[i].name, ends[k]);
+      if (!adapter_file_find(f, name))
+        HP_FAIL(HP_ERR_INPUT, "%s: tensor \"" ADAPTER_PREFIX "%s\" is missing", f->path, name);
+    }
   if (!f->a->modules.len && !f->a->whole.len)
     HP_FAIL(HP_ERR_INPUT, "%s: holds no tensors of an adapter", f->path);
   return HP_OK;
@@ -214,12 +223,11 @@ static hp_status open_files(const char *dir, const adapter_subject *s, adapter_f
   return st;
 }
 
-static hp_status read_matrix(const adapter_file *f, const char *module, const char *end,
-                             float **out) {
+static hp_status read_factor(const adapter_file *f, const char *module, int which, float **out) {
   char name[192];
-  snprintf(name, sizeof name, "%s.%s", module, end);
+  snprintf(name, sizeof name, "%s.%s", module, ends[which]);
   const st_tensor *t = adapter_file_find(f, name);
-  size_t n = (size_t)(t->dim[0] * t->dim[1]);
+  size_t n = (size_t)(t->dim[0] * (which == SIZE ? 1 : t->dim[1]));
   *out = mem_calloc(n, sizeof **out);
   HP_TRY_MEM(*out);
   return weights_read(t, 0, n, HP_F32, *out);
@@ -238,8 +246,9 @@ static hp_status read_factors(adapter_file *f, const adapter_subject *s) {
                            .out = l->out,
                            .turned = l->turned,
                            .scale = (float)adapter_scale(a, m->rank)};
-    HP_TRY(read_matrix(f, m->name, "lora_A.weight", &x->A));
-    HP_TRY(read_matrix(f, m->name, "lora_B.weight", &x->B));
+    HP_TRY(read_factor(f, m->name, A, &x->A));
+    HP_TRY(read_factor(f, m->name, B, &x->B));
+    if (a->o.dora) HP_TRY(read_factor(f, m->name, SIZE, &x->size));
     HP_TRY(map_set(&f->factors_of, m->name, strlen(m->name), (uint32_t)i));
   }
   return HP_OK;
@@ -260,6 +269,8 @@ void adapter_file_close(adapter_file *f) {
   for (size_t i = 0; i < f->n; i++) {
     mem_free(f->factors[i].A);
     mem_free(f->factors[i].B);
+    mem_free(f->factors[i].size);
+    mem_free(f->factors[i].grow);
   }
   mem_free(f->factors);
   map_free(&f->factors_of);
@@ -303,17 +314,49 @@ static void add_product(const adapter_factors *m, int64_t row, int64_t column, s
   }
 }
 
-hp_status adapter_file_merge(const adapter_file *f, const char *tensor, size_t first, size_t n,
-                             float *x) {
-  const adapter_factors *m = find_factors(f, tensor);
-  if (!m) return weights_read(adapter_file_find(f, tensor), first, n, HP_F32, x);
+/* The place in [out] of element i of the weight. */
+static int64_t row_of(const adapter_factors *m, size_t i) {
+  return (int64_t)(m->turned ? i % (size_t)m->out : i / (size_t)m->in);
+}
+
+static void add_products(const adapter_factors *m, size_t first, size_t n, float *x) {
   size_t width = (size_t)(m->turned ? m->out : m->in);
   for (size_t done = 0, some; done < n; done += some, first += some) {
     size_t left = width - first % width;
     some = left < n - done ? left : n - done;
     add_product(m, (int64_t)(first / width), (int64_t)(first % width), some, x + done);
   }
+}
+
+hp_status adapter_file_merge(const adapter_file *f, const char *tensor, size_t first, size_t n,
+                             float *x) {
+  const adapter_factors *m = find_factors(f, tensor);
+  if (!m) return weights_read(adapter_file_find(f, tensor), first, n, HP_F32, x);
+  add_products(m, first, n, x);
+  for (size_t i = 0; m->size && i < n; i++) x[i] *= m->grow[row_of(m, first + i)];
   return HP_OK;
+}
+
+hp_status adapter_file_measure(adapter_file *f, const char *tensor, adapter_reader *read,
+                               void *ctx) {
+  enum { PIECE = 1024 };
+  adapter_factors *m = (adapter_factors *)(uintptr_t)find_factors(f, tensor);
+  float x[PIECE];
+  if (!m || !m->size) return HP_OK;
+  size_t all = (size_t)m->in * (size_t)m->out;
+  double *sum = mem_calloc((size_t)m->out, sizeof *sum);
+  if (!m->grow) m->grow = mem_calloc((size_t)m->out, sizeof *m->grow);
+  hp_status st = sum && m->grow ? HP_OK : HP_ERR_OOM;
+  for (size_t done = 0, some; !st && done < all; done += some) {
+    some = all - done < PIECE ? all - done : PIECE;
+    st = read(ctx, done, some, x);
+    if (!st) add_products(m, done, some, x);
+    for (size_t i = 0; !st && i < some; i++)
+      sum[row_of(m, done + i)] += (double)x[i] * (double)x[i];
+  }
+  for (int64_t i = 0; !st && i < m->out; i++) m->grow[i] = m->size[i] / (float)sqrt(sum[i]);
+  mem_free(sum);
+  return st;
 }
 
 /* --- writing ---------------------------------------------------------------------------------- */
@@ -384,7 +427,7 @@ static hp_status print_anew(const adapter *a, const char *base, bool turned, jso
   if (all) st = put_targets(w, a);
   else put_names(w, "target_modules", &a->o.target);
   json_key_string(w, "task_type", "CAUSAL_LM");
-  json_key_bool(w, "use_dora", false);
+  json_key_bool(w, "use_dora", a->o.dora);
   json_key_bool(w, "use_rslora", a->o.rslora);
   json_close(w);
   return st;

@@ -29,6 +29,13 @@ void adapter_file_close(adapter_file *f);
 /* The tensor of a param of the model that has this name there; NULL: none. */
 const st_tensor *adapter_file_find(const adapter_file *f, const char *param);
 
+/* n elements of a weight, from `first` on, before the adapter is merged. */
+typedef hp_status adapter_reader(void *ctx, size_t first, size_t n, float *x);
+/* Of DoRA: finds the factors of the rows of this tensor, before it is merged.  No effect on others.
+ */
+hp_status adapter_file_measure(adapter_file *f, const char *tensor, adapter_reader *read,
+                               void *ctx);
+
 /* Does it change this tensor of the model when it is merged? */
 bool adapter_file_changes(const adapter_file *f, const char *tensor);
 /* Merges elements first .. first + n - 1 of the tensor, in x: adds its part of scale B A, or puts

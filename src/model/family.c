@@ -37,7 +37,7 @@ hp_shape model_param_stored(const model_param *p) {
 }
 
 bool model_param_is_adapter(const model_param *p) {
-  return p->kind == PARAM_LORA_A || p->kind == PARAM_LORA_B;
+  return p->kind >= PARAM_LORA_A && p->kind <= PARAM_LORA_SIZE;
 }
 
 bool model_param_is_value_head(const model_param *p) { return !strncmp(p->name, "v_head.", 7); }
@@ -126,23 +126,61 @@ static model_linear note_linear(model_build *b, const matrix_spec *m, const char
   return l;
 }
 
-/* y, which a linear layer computes from x, plus what the adapter adds to it.  The scale is applied
- * between A and B, where tensors are narrow. */
-static hp_tensor add_adapter(model_build *b, const model_linear *l, hp_tensor x, hp_tensor y) {
-  const adapter_module *m = adapter_find(b->adapter, l->name);
-  char place[184];
-  if (!m) return y;
+/* A linear layer in a graph, of a param that is not packed. */
+typedef struct {
+  const model_linear *l;
+  hp_tensor x, y, w; /* y = w x */
+  const char *eq;
+} built_linear;
+
+/* What brings the rows of W + scale B A to the sizes of the adapter: [out], f32. */
+static hp_tensor row_factors(model_build *b, const built_linear *k, hp_tensor A, hp_tensor B,
+                             double scale) {
+  hp_graph *g = b->g;
+  const int64_t in = k->l->turned ? 0 : 1;
+  hp_tensor size =
+      build_param(b, PARAM_LORA_SIZE, 1, 1, &k->l->out, "%s.lora_magnitude_vector", k->l->name);
+  hp_tensor ba = k->l->turned ? hp_einsum(g, "nr,rc->cn", B, A) : hp_einsum(g, "nr,rc->nc", B, A);
+  hp_tensor v = hp_add(g, hp_cast(g, k->w, HP_F32), hp_scale(g, ba, scale));
+  hp_tensor sum = hp_sum(g, hp_mul(g, v, v), &in, 1, false);
+  hp_tensor norm = hp_map(g, "sqrt", sum, HP_NONE, HP_NONE);
+  return hp_div(g, size, hp_map(g, "stop_gradient", norm, HP_NONE, HP_NONE));
+}
+
+/* y with rows of another size: f y + f d, where d is what the adapter adds.  With dropout only what
+ * is added to y reads the input without some elements. */
+static hp_tensor add_sized(model_build *b, const built_linear *k, hp_tensor x, hp_tensor d,
+                           hp_tensor f) {
+  hp_graph *g = b->g;
+  hp_dtype t = hp_dtype_of(g, k->y);
+  if (x == k->x) return hp_mul(g, hp_add(g, k->y, d), hp_cast(g, f, t));
+  hp_tensor again = hp_einsum_to(g, k->eq, x, hp_cast(g, k->w, b->compute), t);
+  hp_tensor more = hp_cast(g, hp_sub(g, f, hp_const(g, HP_F32, 1)), t);
+  hp_tensor y = hp_add(g, k->y, hp_mul(g, again, more));
+  return hp_add(g, y, hp_mul(g, d, hp_cast(g, f, t)));
+}
+
+/* y plus what the adapter adds to it.  The scale is applied between A and B, where tensors are
+ * narrow. */
+static hp_tensor add_adapter(model_build *b, const built_linear *k) {
+  const adapter *a = b->adapter;
+  const model_linear *l = k->l;
+  const adapter_module *m = adapter_find(a, l->name);
+  char place[200];
+  if (!m) return k->y;
   snprintf(place, sizeof place, "%s.lora_dropout", l->name);
-  x = build_dropout(b, x, b->adapter->o.dropout, place);
+  double scale = adapter_scale(a, m->rank);
+  hp_tensor x = a->o.dropout > 0 ? build_dropout(b, k->x, a->o.dropout, place) : k->x;
   const int64_t down[] = {m->rank, l->in}, up[] = {l->out, m->rank};
   hp_tensor A = build_param(b, PARAM_LORA_A, 1, 2, down, "%s.lora_A.weight", l->name);
   hp_tensor B = build_param(b, PARAM_LORA_B, 1, 2, up, "%s.lora_B.weight", l->name);
   snprintf(place, sizeof place, "%s.lora", l->name);
   hp_at(b->g, place);
   hp_tensor h = hp_einsum(b->g, "btc,rc->btr", x, hp_cast(b->g, A, b->compute));
-  h = hp_scale(b->g, h, adapter_scale(b->adapter, m->rank));
-  h = hp_einsum_to(b->g, "btr,nr->btn", h, hp_cast(b->g, B, b->compute), hp_dtype_of(b->g, y));
-  return hp_add(b->g, y, h);
+  h = hp_scale(b->g, h, scale);
+  h = hp_einsum_to(b->g, "btr,nr->btn", h, hp_cast(b->g, B, b->compute), hp_dtype_of(b->g, k->y));
+  if (!a->o.dora) return hp_add(b->g, k->y, h);
+  return add_sized(b, k, x, h, row_factors(b, k, A, B, scale));
 }
 
 hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const char *name) {
@@ -161,7 +199,7 @@ hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const 
   if (packed) y = hp_reshape(b->g, y, (hp_shape){3, {s.dim[0], s.dim[1], m->out}});
   if (have) return y;
   model_linear l = note_linear(b, m, name);
-  return b->adapter ? add_adapter(b, &l, x, y) : y;
+  return b->adapter ? add_adapter(b, &(built_linear){&l, x, y, w, eq}) : y;
 }
 
 /* The weight of a layer, and its bias if there is one. */

@@ -17,6 +17,7 @@ typedef enum {
   PARAM_BIAS,
   PARAM_LORA_A,
   PARAM_LORA_B,
+  PARAM_LORA_SIZE, /* of the rows of a weight (DoRA) */
   PARAM_FIXED,
   PARAM_BUFFER
 } param_kind;

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "ckpt/weights.h"
+#include "model/lm_rows.h"
 #include "model/adapter_files.h"
 
 #include <math.h>
@@ -336,6 +337,7 @@ static void init_values(const chance *c, const lm_tensor *t, size_t first, size_
     case PARAM_NORM: x[i] = 1; break;
     case PARAM_LORA_A: x[i] = bound * (2 * philox_uniform(c->seed, stream, first + i) - 1); break;
     case PARAM_LORA_B:
+    case PARAM_LORA_SIZE:
     case PARAM_BIAS:
     case PARAM_FIXED:
     case PARAM_BUFFER: x[i] = 0; break;
@@ -386,7 +388,10 @@ static hp_status file_source(void *ctx, const lm_tensor *t, size_t first, size_t
 hp_status lm_fill_adapter(lm *m) {
   const lm_tensor *t = m->tensors.at;
   if (!m->adapter) return HP_OK;
-  if (!m->start) return init_params(m, m->adapter->o.seed, true);
+  if (!m->start) {
+    HP_TRY(init_params(m, m->adapter->o.seed, true));
+    return m->adapter->o.dora ? lm_measure_rows(m) : HP_OK;
+  }
   for (size_t i = 0; i < m->trained; t += model_param_parts(&m->params.at[i++]))
     if (adapter_file_find(m->start, t->name)) HP_TRY(lm_fill_param(m, t, start_source, m->start));
   return HP_OK;

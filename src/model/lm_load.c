@@ -115,12 +115,40 @@ bool lm_is_merged(const lm *m, const lm_tensor *t) {
   return false;
 }
 
-hp_status lm_read_merged(const lm *m, const lm_place *from, const lm_tensor *t, size_t first,
-                         size_t n, float *x) {
+/* With the first `files` of them. */
+static hp_status read_merged(const lm *m, size_t files, const lm_place *from, const lm_tensor *t,
+                             size_t first, size_t n, float *x) {
   HP_TRY(weights_read(from->t, from->first + first, n, HP_F32, x));
-  for (size_t i = 0; i < m->merged.len; i++)
+  for (size_t i = 0; i < files; i++)
     if (adapter_file_changes(m->merged.at[i], t->name))
       HP_TRY(adapter_file_merge(m->merged.at[i], t->name, first, n, x));
+  return HP_OK;
+}
+
+hp_status lm_read_merged(const lm *m, const lm_place *from, const lm_tensor *t, size_t first,
+                         size_t n, float *x) {
+  return read_merged(m, m->merged.len, from, t, first, n, x);
+}
+
+typedef struct {
+  const lm *m;
+  size_t files;
+  const lm_place *from;
+  const lm_tensor *t;
+} measuring;
+
+static hp_status read_before(void *ctx, size_t first, size_t n, float *x) {
+  const measuring *k = ctx;
+  return read_merged(k->m, k->files, k->from, k->t, first, n, x);
+}
+
+/* Factors of rows, of DoRA: those of a file follow from what the files before it have made. */
+static hp_status measure_merged(const lm *m, const lm_place *from) {
+  for (size_t i = 0; i < m->merged.len; i++)
+    for (size_t k = 0; k < m->tensors.len; k++) {
+      measuring x = {m, i, &from[k], &m->tensors.at[k]};
+      if (from[k].t) HP_TRY(adapter_file_measure(m->merged.at[i], x.t->name, read_before, &x));
+    }
   return HP_OK;
 }
 
@@ -262,7 +290,8 @@ static hp_status find_places(lm *m, const weights *w, lm_place *from, map *known
   }
   HP_TRY(check_tied(m, w));
   HP_TRY(collect_known_names(m, known));
-  return check_unused(m, w, known);
+  HP_TRY(check_unused(m, w, known));
+  return measure_merged(m, from);
 }
 
 hp_status lm_find_places(lm *m, const weights *w, lm_place *from) {

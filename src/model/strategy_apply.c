@@ -136,8 +136,8 @@ static const model_linear *find_linear(const lm *m, const model_param *p) {
   return NULL;
 }
 
-/* A [rank,in] and B [out,rank] are sharded as the weight of their layer is along in and out; the
- * rank never is. */
+/* A [rank,in], B [out,rank] and sizes [out] are sharded as the weight of their layer is along in
+ * and out; the rank never is. */
 static dim_cut find_adapter_cut(const lm *m, const model_param *p, int d) {
   const model_linear *l = find_linear(m, p);
   bool in = p->kind == PARAM_LORA_A;

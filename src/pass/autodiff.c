@@ -11,15 +11,14 @@ typedef struct {
   size_t values;
 } autodiff;
 
-/* Which values depend on wrt. */
+/* Which values depend on wrt, with a gradient that may be other than zero. */
 static void mark_needed(autodiff *a, const val *wrt, int n, size_t nodes) {
   for (int i = 0; i < n; i++) a->needed[wrt[i]] = true;
   for (size_t i = 0; i < nodes; i++) {
     const ir_node *d = graph_node(a->g, (uint32_t)i);
     const val *in = graph_in(a->g, d);
-    bool any = false;
-    if (d->op == OP_STOP_GRADIENT) continue;
-    for (int k = 0; k < d->n_in; k++) any |= a->needed[in[k]];
+    bool any = false, flat = op_meanings[d->op].grad == grad_zero; /* its gradient is zero */
+    for (int k = 0; k < d->n_in && !flat; k++) any |= a->needed[in[k]];
     for (int k = 0; any && k < d->n_out; k++) a->needed[d->out0 + (val)k] = true;
   }
 }

@@ -19,7 +19,8 @@ static hp_status check_built(const train_config *c) {
 
 /* Keys that change something with finetuning_type lora alone, as LlamaFactory refuses them. */
 static hp_status refuse_lora_keys(const train_config *c) {
-  static const int keys[] = {KEY_adapter_name_or_path, KEY_use_rslora, KEY_loraplus_lr_ratio};
+  static const int keys[] = {KEY_adapter_name_or_path, KEY_use_rslora, KEY_use_dora,
+                             KEY_loraplus_lr_ratio};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     const tree_node *n = c->at[keys[i]];
     if (!n || (n->kind == TREE_BOOL && !n->boolean)) continue;
@@ -111,6 +112,7 @@ static hp_status set_new_adapter(const train_config *c, lm *m) {
                                                             : (double)c->lora_alpha,
                        .dropout = c->lora_dropout,
                        .rslora = c->use_rslora,
+                       .dora = c->use_dora,
                        .target = {c->is.lora_target.at, c->is.lora_target.n},
                        .whole = {c->is.additional.at, c->is.additional.n},
                        .seed = (uint64_t)c->seed};

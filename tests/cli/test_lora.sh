@@ -212,6 +212,30 @@ run train a/job.yaml output_dir=x finetuning_type=full loraplus_lr_ratio=8
 exit_is 2
 err_has "belongs to finetuning_type lora"
 
+it "with use_dora trains sizes of rows, merges and exports them"
+lora j <<END
+use_dora: true
+END
+run train j/job.yaml
+exit_is 0
+tensors j/out/adapter_model.safetensors | grep -q \
+  '^base_model.model.model.layers.1.mlp.down_proj.lora_magnitude_vector F32 \[32\]$' || fail "no sizes"
+run train j/job.yaml output_dir=j/again resume_from_checkpoint=j/out/checkpoint-5
+exit_is 0
+same_file j/out/adapter_model.safetensors j/again/adapter_model.safetensors
+run logits --model base/out --adapter j/out --tokens $TOKENS --out merged.st
+run export whole.yaml adapter_name_or_path=j/out export_dir=sized
+exit_is 0
+run logits --model sized --tokens $TOKENS --out exported.st
+same_file merged.st exported.st
+cmp -s plain.st merged.st && fail "the adapter changed nothing"
+run train j/job.yaml output_dir=j/start max_steps=1 learning_rate=0
+run logits --model base/out --adapter j/start --tokens $TOKENS --out start.st
+for i in 0 100 2000; do
+  awk -v a="$(st_float plain.st $i)" -v b="$(st_float start.st $i)" 'BEGIN { d = a - b; exit !(d < 1e-5 && d > -1e-5) }' ||
+    fail "it does not start as the model"
+done
+
 it "refuses what does not fit, by key"
 run train a/job.yaml output_dir=x lora_target=q_proj,w_proj
 exit_is 2

@@ -26,6 +26,14 @@ for strategy in dp=2 dp=2,zero=1 dp=2,zero=3 tp=2 tp=2,sp cp=2 tp_y=2 dp=2,tp=2,
   tensors_are many/adapter_model.safetensors < names
 done
 
+run train job.yaml output_dir=sizes use_dora=true
+for strategy in tp=2 dp=2,zero=3; do
+  it "has the losses of one device with use_dora and $strategy"
+  run train job.yaml output_dir=many strategy=$strategy overwrite_output_dir=true use_dora=true
+  exit_is 0
+  close_losses sizes/trainer_log.jsonl many/trainer_log.jsonl 1e-5
+done
+
 it "has the bits of one device in a pipeline"
 run train job.yaml output_dir=staged strategy=pp=2
 exit_is 0

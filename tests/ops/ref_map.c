@@ -79,6 +79,7 @@ static double f_gelu(double x) { return x * 0.5 * erfc(-x * sqrt(0.5)); }
 static double f_gelu_tanh(double x) {
   return 0.5 * x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
+static double f_same(double x) { return x; }
 static double f_relu(double x) { return isnan(x) ? x : x > 0 ? x : 0; }
 static double f_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
 static double f_sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
@@ -96,6 +97,7 @@ void ref_NEG(ref_ctx *c) { either(c, f_neg, i_neg); }
 void ref_ABS(ref_ctx *c) { either(c, fabs, i_abs); }
 void ref_SQUARE(ref_ctx *c) { either(c, f_square, i_square); }
 void ref_SIGN(ref_ctx *c) { either(c, f_sign, i_sign); }
+void ref_STOP_GRADIENT(ref_ctx *c) { map1(c, f_same, 0); }
 void ref_RELU(ref_ctx *c) { either(c, f_relu, i_relu); }
 void ref_EXP(ref_ctx *c) { map1(c, exp, 3); }
 void ref_EXP2(ref_ctx *c) { map1(c, exp2, 3); }
@@ -110,8 +112,6 @@ void ref_SIGMOID(ref_ctx *c) { map1(c, f_sigmoid, 5); }
 void ref_SILU(ref_ctx *c) { map1(c, f_silu, 6); }
 void ref_ERF(ref_ctx *c) { map1(c, erf, 4); }
 void ref_FLOOR(ref_ctx *c) { map1(c, floor, 0); }
-static double f_same(double x) { return x; }
-void ref_STOP_GRADIENT(ref_ctx *c) { map1(c, f_same, 0); }
 
 /* Both gelus lose digits where they go to zero: the bound is one of the operand too. */
 static void gelu(ref_ctx *c, fn1 f) {
