@@ -2,7 +2,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "jinja/chat_template.h"
+#include "jinja/model_template.h"
 
 #include <string.h>
 
@@ -11,8 +11,8 @@ enum { PROMPTS_BYTES = 1 << 28, ROLES = TOKEN_MASK + 1 };
 typedef struct {
   const char *path;
   const tokenizer *t;
-  chat_template chat;
-  chat_variable token[ROLES]; /* bos_token, ... */
+  model_template chat;
+  template_variable token[ROLES]; /* bos_token, ... */
   size_t n_tokens;
 } source;
 
@@ -40,7 +40,7 @@ static hp_status add_conversation(const source *s, const char *line, size_t n, s
   str text = {0};
   token_ids ids = {0};
   HP_TRY(json_parse_line(line, n, s->path, number, &chat));
-  hp_status st = chat_template_render(&s->chat, &chat, s->token, s->n_tokens, true, &text);
+  hp_status st = model_template_render(&s->chat, &chat, s->token, s->n_tokens, true, &text);
   /* the template writes the special tokens */
   if (!st) st = tokenizer_encode(s->t, text.at ? text.at : "", text.len, 0, &ids);
   if (!st) st = push(p, "", &ids);
@@ -82,7 +82,7 @@ static void find_tokens(source *s) {
        [TOKEN_UNK] = "unk_token",  [TOKEN_SEP] = "sep_token", [TOKEN_CLS] = "cls_token",
        [TOKEN_MASK] = "mask_token"};
   for (int i = 0; i < ROLES; i++) {
-    chat_variable v = {.name = name[i]};
+    template_variable v = {.name = name[i]};
     v.text = tokenizer_token(s->t, tokenizer_role(s->t, (token_role)i), &v.len);
     if (v.text) s->token[s->n_tokens++] = v;
   }
@@ -91,7 +91,7 @@ static void find_tokens(source *s) {
 hp_status prompts_read_messages(const char *path, const char *model, const tokenizer *t,
                                 prompts *out) {
   source s = {.path = path, .t = t};
-  HP_TRY(chat_template_load(model, &s.chat));
+  HP_TRY(model_template_load(model, &s.chat));
   hp_status st = HP_OK;
   find_tokens(&s);
   if (!s.chat.plain)
@@ -100,7 +100,7 @@ hp_status prompts_read_messages(const char *path, const char *model, const token
                  "tokenizer_config.json): write the prompts as text, one a line, for --prompts",
                  model);
   if (!st) st = read_lines(&s, out, add_conversation);
-  chat_template_free(&s.chat);
+  model_template_free(&s.chat);
   return st;
 }
 

@@ -1,4 +1,4 @@
-#include "jinja/chat_template.h"
+#include "jinja/model_template.h"
 
 #include "base/io.h"
 #include "base/json.h"
@@ -7,10 +7,10 @@
 
 enum { CONFIG_MAX = 64 << 20 };
 
-void chat_template_free(chat_template *t) {
+void model_template_free(model_template *t) {
   jinja_free(t->plain);
   jinja_free(t->tools);
-  *t = (chat_template){0};
+  *t = (model_template){0};
 }
 
 /* --- loading ----------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ static hp_status find_named(const tree_node *list, const char *name, const tree_
   return HP_OK;
 }
 
-static hp_status parse_list(const tree_node *list, chat_template *out) {
+static hp_status parse_list(const tree_node *list, model_template *out) {
   const tree_node *plain, *tools;
   HP_TRY(find_named(list, "default", &plain));
   HP_TRY(find_named(list, "tool_use", &tools));
@@ -56,7 +56,7 @@ static hp_status parse_list(const tree_node *list, chat_template *out) {
 }
 
 /* The key chat_template of a JSON file that may be missing. */
-static hp_status load_key(const char *dir, const char *name, chat_template *out) {
+static hp_status load_key(const char *dir, const char *name, model_template *out) {
   str path = {0};
   tree config = {0};
   bool there = false;
@@ -74,17 +74,17 @@ static hp_status load_key(const char *dir, const char *name, chat_template *out)
   return st;
 }
 
-static hp_status load_any(const char *dir, chat_template *out) {
+static hp_status load_any(const char *dir, model_template *out) {
   HP_TRY(load_file(dir, "chat_template.jinja", &out->plain));
   if (out->plain) return load_file(dir, "additional_chat_templates/tool_use.jinja", &out->tools);
   HP_TRY(load_key(dir, "tokenizer_config.json", out));
   return out->plain ? HP_OK : load_key(dir, "chat_template.json", out);
 }
 
-hp_status chat_template_load(const char *dir, chat_template *out) {
-  chat_template t = {0};
+hp_status model_template_load(const char *dir, model_template *out) {
+  model_template t = {0};
   hp_status st = load_any(dir, &t);
-  if (st) chat_template_free(&t);
+  if (st) model_template_free(&t);
   else *out = t;
   return st;
 }
@@ -130,7 +130,7 @@ static hp_status check_messages(const tree_node *root) {
   return HP_OK;
 }
 
-static hp_status add_variables(tree *t, const chat_variable *variables, size_t n, bool generate) {
+static hp_status add_variables(tree *t, const template_variable *variables, size_t n, bool generate) {
   tree_node *node;
   for (size_t i = 0; i < n; i++) {
     if (tree_get(t->root, variables[i].name)) continue;
@@ -146,8 +146,8 @@ static hp_status add_variables(tree *t, const chat_variable *variables, size_t n
   return tree_set(&t->mem, t->root, node);
 }
 
-hp_status chat_template_render(const chat_template *t, tree *conversation,
-                               const chat_variable *variables, size_t n, bool generate, str *out) {
+hp_status model_template_render(const model_template *t, tree *conversation,
+                               const template_variable *variables, size_t n, bool generate, str *out) {
   if (conversation->root->kind == TREE_LIST) HP_TRY(wrap_list(conversation));
   HP_TRY(tree_expect(conversation->root, TREE_MAP));
   HP_TRY(check_messages(conversation->root));

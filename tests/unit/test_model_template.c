@@ -1,7 +1,7 @@
 /* The template of a model directory: where it is found, and conversations rendered by it. */
 #include "base/io.h"
 #include "base/json.h"
-#include "jinja/chat_template.h"
+#include "jinja/model_template.h"
 #include "test.h"
 
 static void put(const char *name, const char *text) {
@@ -14,25 +14,25 @@ static void put(const char *name, const char *text) {
   str_free(&folder);
 }
 
-static hp_status render(const chat_template *t, const char *json, bool generate, str *out) {
-  static const chat_variable bos[] = {{"bos_token", "<s>", 3}};
+static hp_status render(const model_template *t, const char *json, bool generate, str *out) {
+  static const template_variable bos[] = {{"bos_token", "<s>", 3}};
   tree conversation;
   HP_TRY(json_parse(json, strlen(json), "chats.jsonl", &conversation));
-  hp_status st = chat_template_render(t, &conversation, bos, 1, generate, out);
+  hp_status st = model_template_render(t, &conversation, bos, 1, generate, out);
   tree_free(&conversation);
   return st;
 }
 
 /* What the template in the test's folder gives for a conversation. */
 static void check_gives(const char *json, const char *want) {
-  chat_template t;
+  model_template t;
   str out = {0};
-  CHECK_OK(chat_template_load(test_dir(), &t));
+  CHECK_OK(model_template_load(test_dir(), &t));
   CHECK(t.plain);
   CHECK_OK(render(&t, json, false, &out));
   CHECK_STR(out.at, want);
   str_free(&out);
-  chat_template_free(&t);
+  model_template_free(&t);
 }
 
 static const char plain[] = "[{\"role\": \"user\", \"content\": \"Hi\"}]";
@@ -53,11 +53,11 @@ TEST(the_jinja_file_comes_before_the_configurations) {
 }
 
 TEST(a_configuration_without_a_template_is_passed_over) {
-  chat_template t;
-  CHECK_OK(chat_template_load(test_dir(), &t));
+  model_template t;
+  CHECK_OK(model_template_load(test_dir(), &t));
   CHECK(!t.plain && !t.tools);
   put("tokenizer_config.json", "{\"chat_template\": null, \"bos_token\": \"<s>\"}");
-  CHECK_OK(chat_template_load(test_dir(), &t));
+  CHECK_OK(model_template_load(test_dir(), &t));
   CHECK(!t.plain && !t.tools);
   put("chat_template.json", "{\"chat_template\": \"json\"}");
   check_gives(plain, "json");
@@ -75,24 +75,24 @@ TEST(a_list_has_templates_by_name) {
 }
 
 TEST(broken_templates_of_a_model_are_refused_with_their_place) {
-  chat_template t;
+  model_template t;
   put("tokenizer_config.json", "{\n \"chat_template\": \"a\\n{{ b\"}");
-  CHECK_FAILS(chat_template_load(test_dir(), &t),
+  CHECK_FAILS(model_template_load(test_dir(), &t),
               "tokenizer_config.json:2:19: chat_template:2:1: the tag has no end");
   put("tokenizer_config.json", "{\"chat_template\": 5}");
-  CHECK_FAILS(chat_template_load(test_dir(), &t), "chat_template: expected a string, found 5");
+  CHECK_FAILS(model_template_load(test_dir(), &t), "chat_template: expected a string, found 5");
   put("tokenizer_config.json", "{\"chat_template\": \"a\"");
-  CHECK_FAILS(chat_template_load(test_dir(), &t), "tokenizer_config.json:1:22");
+  CHECK_FAILS(model_template_load(test_dir(), &t), "tokenizer_config.json:1:22");
   put("tokenizer_config.json", "[]");
-  CHECK_FAILS(chat_template_load(test_dir(), &t), "expected a map of keys");
+  CHECK_FAILS(model_template_load(test_dir(), &t), "expected a map of keys");
   put("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"x\", \"template\": \"a\"}]}");
-  CHECK_FAILS(chat_template_load(test_dir(), &t), "none of the templates has the name \"default\"");
+  CHECK_FAILS(model_template_load(test_dir(), &t), "none of the templates has the name \"default\"");
   put("tokenizer_config.json", "{\"chat_template\": [{\"template\": \"a\"}]}");
-  CHECK_FAILS(chat_template_load(test_dir(), &t), "chat_template[0]");
+  CHECK_FAILS(model_template_load(test_dir(), &t), "chat_template[0]");
   put("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\"}]}");
-  CHECK_FAILS(chat_template_load(test_dir(), &t), "template");
+  CHECK_FAILS(model_template_load(test_dir(), &t), "template");
   put("chat_template.jinja", "{% if %}");
-  CHECK_FAILS(chat_template_load(test_dir(), &t), "chat_template.jinja:1:7: expected a value");
+  CHECK_FAILS(model_template_load(test_dir(), &t), "chat_template.jinja:1:7: expected a value");
 }
 
 TEST(conversations_bring_variables) {
@@ -104,20 +104,20 @@ TEST(conversations_bring_variables) {
       "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"enable_thinking\": false,"
       "\"bos_token\": \"B\", \"documents\": []}",
       "Buser:Hi;TrueFalseFalseFalse");
-  chat_template t;
+  model_template t;
   str out = {0};
-  CHECK_OK(chat_template_load(test_dir(), &t));
+  CHECK_OK(model_template_load(test_dir(), &t));
   CHECK_OK(render(&t, plain, true, &out));
   CHECK_STR(out.at, "<s>user:Hi;TrueTrueTrue");
   str_free(&out);
-  chat_template_free(&t);
+  model_template_free(&t);
 }
 
 TEST(what_is_no_conversation_is_refused_with_its_place) {
-  chat_template t;
+  model_template t;
   str out = {0};
   put("chat_template.jinja", "x");
-  CHECK_OK(chat_template_load(test_dir(), &t));
+  CHECK_OK(model_template_load(test_dir(), &t));
   CHECK_FAILS(render(&t, "5", true, &out), "chats.jsonl:1:1: expected a map of keys, found 5");
   CHECK_FAILS(render(&t, "{\"tools\": []}", true, &out), "messages");
   CHECK_FAILS(render(&t, "[]", true, &out), "a conversation without a message");
@@ -126,5 +126,5 @@ TEST(what_is_no_conversation_is_refused_with_its_place) {
   CHECK_FAILS(render(&t, "[{\"content\": \"Hi\"}]", true, &out), "role");
   CHECK(!out.len);
   str_free(&out);
-  chat_template_free(&t);
+  model_template_free(&t);
 }
