@@ -130,7 +130,8 @@ static hp_status check_messages(const tree_node *root) {
   return HP_OK;
 }
 
-static hp_status add_variables(tree *t, const template_variable *variables, size_t n, bool generate) {
+static hp_status add_variables(tree *t, const template_variable *variables, size_t n,
+                               bool generate) {
   tree_node *node;
   for (size_t i = 0; i < n; i++) {
     if (tree_get(t->root, variables[i].name)) continue;
@@ -147,7 +148,8 @@ static hp_status add_variables(tree *t, const template_variable *variables, size
 }
 
 hp_status model_template_render(const model_template *t, tree *conversation,
-                               const template_variable *variables, size_t n, bool generate, str *out) {
+                                const template_variable *variables, size_t n, bool generate,
+                                str *out) {
   if (conversation->root->kind == TREE_LIST) HP_TRY(wrap_list(conversation));
   HP_TRY(tree_expect(conversation->root, TREE_MAP));
   HP_TRY(check_messages(conversation->root));

@@ -28,6 +28,7 @@ typedef struct {
  * "messages", perhaps "tools", and any other variables, e.g. "enable_thinking".  generate: the
  * text ends where the model's answer begins.  The tree is changed: its root becomes a map. */
 hp_status model_template_render(const model_template *t, tree *conversation,
-                               const template_variable *variables, size_t n, bool generate, str *out);
+                                const template_variable *variables, size_t n, bool generate,
+                                str *out);
 
 #endif

@@ -86,7 +86,8 @@ TEST(broken_templates_of_a_model_are_refused_with_their_place) {
   put("tokenizer_config.json", "[]");
   CHECK_FAILS(model_template_load(test_dir(), &t), "expected a map of keys");
   put("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"x\", \"template\": \"a\"}]}");
-  CHECK_FAILS(model_template_load(test_dir(), &t), "none of the templates has the name \"default\"");
+  CHECK_FAILS(model_template_load(test_dir(), &t),
+              "none of the templates has the name \"default\"");
   put("tokenizer_config.json", "{\"chat_template\": [{\"template\": \"a\"}]}");
   CHECK_FAILS(model_template_load(test_dir(), &t), "chat_template[0]");
   put("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\"}]}");
