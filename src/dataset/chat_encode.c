@@ -2,6 +2,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "dataset/chat_parse.h"
 #include "dataset/chat_tools.h"
 
 #include <string.h>
@@ -114,29 +115,52 @@ static hp_status encode_no_thought(chat_encoder *e) {
   return st;
 }
 
-hp_status chat_encoder_create(const tokenizer *t, const char *template, int32_t eos,
-                              const chat_options *o, chat_encoder *out) {
+/* The template of the list, or the model's own. */
+static hp_status find_template(chat_encoder *e, const char *template, const char *dir) {
+  bool found = false;
+  if (template) return chat_template_find(template, &e->of);
+  HP_TRY(chat_template_parse(e->tokenizer, dir, &e->mem, &e->of, &found));
+  if (found) {
+    log_warn("no template is given: it is made of the model's own chat template");
+    chat_template_complete(&e->of);
+    return HP_OK;
+  }
+  log_warn("no template is given, and the model has none: messages are written as they are, one "
+           "after the other");
+  return chat_template_find("empty", &e->of);
+}
+
+static hp_status apply_options(chat_encoder *e, const chat_options *o) {
+  if (o->tool_format) {
+    HP_TRY(tool_format_find(o->tool_format, &e->of.tools));
+    e->of.calls = e->of.tools;
+    e->of.tool_list = NULL;
+    e->of.function = e->of.ends_turns ? SLOT_CONTENT : SLOT_CONTENT "\x02";
+  }
+  if (o->default_system) e->of.default_system = o->default_system;
+  return HP_OK;
+}
+
+hp_status chat_encoder_create(const tokenizer *t, const char *template, const char *dir,
+                              int32_t eos, const chat_options *o, chat_encoder *out) {
   chat_encoder e = {.tokenizer = t,
                     .thinks = o->thinks,
                     .keeps_thoughts = o->keeps_thoughts,
                     .bos = tokenizer_role(t, TOKEN_BOS),
                     .eos = eos};
-  HP_TRY(chat_template_find(template, &e.of));
-  if (o->tool_format) {
-    HP_TRY(tool_format_find(o->tool_format, &e.of.tools));
-    e.of.calls = e.of.tools;
-    e.of.tool_list = NULL;
-    e.of.function = e.of.ends_turns ? SLOT_CONTENT : SLOT_CONTENT "\x02";
-  }
-  if (o->default_system) e.of.default_system = o->default_system;
-  HP_TRY(check_template(&e));
-  hp_status st = encode_no_thought(&e);
+  hp_status st = find_template(&e, template, dir);
+  if (!st) st = apply_options(&e, o);
+  if (!st) st = check_template(&e);
+  if (!st) st = encode_no_thought(&e);
   if (st) chat_encoder_free(&e);
   else *out = e;
   return st;
 }
 
-void chat_encoder_free(chat_encoder *e) { vec_free(&e->no_thought); }
+void chat_encoder_free(chat_encoder *e) {
+  vec_free(&e->no_thought);
+  arena_free(&e->mem);
+}
 
 /* --- thoughts and calls ----------------------------------------------------------------------- */
 

@@ -16,6 +16,7 @@ typedef struct {
 
 typedef struct {
   const tokenizer *tokenizer;
+  arena mem; /* of a template that was not of the list */
   chat_template of;
   int thinks;
   bool keeps_thoughts;
@@ -23,11 +24,12 @@ typedef struct {
   token_ids no_thought; /* an empty thought */
 } chat_encoder;
 
-/* An encoder by the template of that name.  eos: the end token that the run uses.  HP_ERR_INPUT for
+/* An encoder by the template of that name; NULL: by the model's own in dir, and if it has none each
+ * message as it is ("empty").  eos: the end token that the run uses.  HP_ERR_INPUT for
  * a template or tool format that does not exist, and for tokens of the template that the tokenizer
  * has not; markers that it has only as pieces are warned of. */
-hp_status chat_encoder_create(const tokenizer *t, const char *template, int32_t eos,
-                              const chat_options *o, chat_encoder *out);
+hp_status chat_encoder_create(const tokenizer *t, const char *template, const char *dir,
+                              int32_t eos, const chat_options *o, chat_encoder *out);
 void chat_encoder_free(chat_encoder *e);
 
 /* Messages to be written: a conversation, or its prompt with one of its responses. */

@@ -20,7 +20,7 @@ static const chat_template templates[] = {
 };
 enum { TEMPLATES = sizeof templates / sizeof *templates };
 
-static void set_defaults(chat_template *t) {
+void chat_template_complete(chat_template *t) {
   if (!t->user) t->user = CONTENT;
   if (!t->system) t->system = CONTENT;
   if (!t->assistant) t->assistant = t->ends_turns ? CONTENT : CONTENT EOS;
@@ -44,7 +44,7 @@ hp_status chat_template_find(const char *name, chat_template *out) {
     known[i] = templates[i].name;
     if (strcmp(name, known[i])) continue;
     *out = templates[i];
-    set_defaults(out);
+    chat_template_complete(out);
     return HP_OK;
   }
   const char *near = str_nearest(name, known, TEMPLATES);

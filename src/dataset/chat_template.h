@@ -47,6 +47,8 @@ typedef struct {
   chat_kind kind;
 } chat_template;
 
+/* Puts the defaults in place of what is NULL. */
+void chat_template_complete(chat_template *t);
 /* The template of that name; fails with the nearest. */
 hp_status chat_template_find(const char *name, chat_template *out);
 

@@ -274,7 +274,7 @@ static hp_status make_encoder(const train_config *c, const token_rules *r, chat_
                     .default_system = c->default_system,
                     .thinks = c->enable_thinking,
                     .keeps_thoughts = c->preserve_thinking};
-  return chat_encoder_create(r->tokenizer, c->template ? c->template : "empty", r->eos, &o, out);
+  return chat_encoder_create(r->tokenizer, c->template, c->model_name_or_path, r->eos, &o, out);
 }
 
 static void free_encoding(encoding *w) {

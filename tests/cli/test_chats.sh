@@ -130,6 +130,44 @@ run tokenize --model poor --dataset-dir "$chats" --dataset chats --template open
 exit_is 0
 err_has ', <|eot_id|>: written as pieces of text; is it the template of this model?'
 
+it "without template: it is made of the model's own"
+mkdir own
+cp "$chats"/tokenizer* own/
+printf '%s' "{% for m in messages %}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}" > own/chat_template.jinja
+run tokenize --model own --dataset-dir "$chats" --dataset alpaca
+exit_is 0
+err_has "it is made of the model's own chat template"
+mv out own.out
+samples "$chats" alpaca --template chatml
+same_file own.out out
+printf '%s' "{% if messages[0].role != 'system' %}<|im_start|>system
+Be good.<|im_end|>
+{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.role == 'assistant' %}<think>
+
+</think>
+
+{% endif %}{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}" > own/chat_template.jinja
+run tokenize --model own --dataset-dir "$chats" --dataset chats
+exit_is 0
+mv out own.out
+samples "$chats" chats --template qwen3 default_system="Be good." tool_format=default
+cut -c1-400 own.out > own.cut
+cut -c1-400 out > out.cut
+same_file own.cut out.cut
+printf '%s' "{{ messages[0].role }}" > own/chat_template.jinja
+run tokenize --model own --dataset-dir "$chats" --dataset alpaca
+exit_is 2
+err_has "does not show the content of a message of role system"
+rm own/chat_template.jinja
+run tokenize --model own --dataset-dir "$chats" --dataset alpaca
+err_has "messages are written as they are"
+
 it "samples are cut, and those without a label are told"
 samples "$chats" chats --template default cutoff_len=3
 err_has 'samples are longer than cutoff_len 3 and are cut'
