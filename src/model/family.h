@@ -133,6 +133,7 @@ typedef struct {
   VEC(model_annotation) annotations;
   VEC(model_linear) linears;     /* in the order of the model */
   const struct adapter *adapter; /* or NULL */
+  double label_smoothing;        /* of the losses of tokens */
   bool value_head; /* the model gives a number for each token, not words: its head is not trained */
   const map *only; /* names of the params that are trained besides those of the adapter, in f32
                       whatever `weights` is; NULL: all are */

@@ -36,6 +36,7 @@ hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, const model_cache *c
                      .stages = m->stages,
                      .adapter = m->adapter,
                      .value_head = m->value_head,
+                     .label_smoothing = m->label_smoothing,
                      .only = m->has_only ? &m->only : NULL,
                      .rope_length =
                          cache || rope_length > m->rope_rows ? rope_length : m->rope_rows};

@@ -30,6 +30,7 @@ typedef struct {
   map only;                          /* names of the params that are trained; see has_only */
   bool has_only;                     /* not all params are trained */
   bool value_head;                   /* of a reward model */
+  double label_smoothing;            /* share of the losses of tokens that asks for all words */
   bool untied; /* config.json of the files ties the head to the embedding, but here they differ */
   VEC(lm_tensor) tensors;            /* in the order of params, slices of a stack in order */
   VEC(model_annotation) annotations; /* in the order of the model */

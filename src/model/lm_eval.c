@@ -78,10 +78,37 @@ hp_status lm_logits(lm *m, const lm_tokens *t, float *logits) {
   return st;
 }
 
+/* The loss that asks for all words alike, e of it, in place of as much of each: log-sum-exp less
+ * the mean of the logits, of which `each` is log-sum-exp less the label's logit.  Logits are
+ * products of the hidden state and rows of the head, so that those of a token are not held. */
+static hp_tensor add_smoothing(model_build *b, hp_tensor hidden, hp_tensor labels, hp_tensor each) {
+  const model_family *f = b->c->family;
+  hp_tensor w = build_find_param(b, b->c->tied ? f->embedding_name : f->head_name);
+  hp_tensor x = hp_cast(b->g, hp_cast(b->g, hidden, b->compute), HP_F32);
+  hp_tensor none = hp_const(b->g, HP_I32, IGNORE), zero = hp_const(b->g, HP_I32, 0);
+  hp_tensor counts = hp_cast(b->g, hp_map(b->g, "ne", labels, none, HP_NONE), HP_F32);
+  hp_tensor words = hp_map(b->g, "max", labels, zero, HP_NONE);
+  hp_tensor row = hp_cast(b->g, hp_embedding(b->g, w, words, -1), HP_F32);
+  hp_tensor mean = hp_scale(b->g, hp_sum(b->g, hp_cast(b->g, w, HP_F32), (int64_t[]){0}, 1, false),
+                            1.0 / (double)b->c->vocab);
+  hp_tensor more = hp_sum(b->g, hp_mul(b->g, x, hp_sub(b->g, row, mean)), (int64_t[]){2}, 1, false);
+  return hp_add(b->g, each, hp_mul(b->g, counts, hp_scale(b->g, more, b->label_smoothing)));
+}
+
 hp_tensor lm_token_losses(model_build *b, hp_tensor hidden, hp_tensor labels) {
   hp_tensor logits = lm_head(b, hidden);
   hp_at(b->g, "loss");
-  return hp_cross_entropy(b->g, logits, labels, IGNORE);
+  hp_tensor each = hp_cross_entropy(b->g, logits, labels, IGNORE);
+  return b->label_smoothing > 0 ? add_smoothing(b, hidden, labels, each) : each;
+}
+
+hp_tensor lm_token_accuracies(model_build *b, hp_tensor hidden, hp_tensor labels) {
+  hp_shape one = {3, {b->B, b->T, 1}};
+  hp_tensor x[2], best = hp_argmax(b->g, lm_head(b, hidden));
+  x[0] = hp_reshape(b->g, lm_token_losses(b, hidden, labels), one);
+  hp_tensor found = hp_map(b->g, "eq", best, labels, HP_NONE);
+  x[1] = hp_reshape(b->g, hp_cast(b->g, found, HP_F32), one);
+  return hp_concat(b->g, x, 2, 2);
 }
 
 /* Losses [B,T] of labels i32 [B,T] that are shifted already. */

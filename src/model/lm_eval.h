@@ -33,6 +33,8 @@ void lm_gradients_free(const lm *m, lm_gradients *g);
 typedef hp_tensor lm_losses(model_build *b, hp_tensor hidden, hp_tensor labels);
 /* Of labels that are the next tokens: their negative log likelihood. */
 lm_losses lm_token_losses;
+/* The same, and whether the label is the likeliest word (1, 0), [B,T,2]. */
+lm_losses lm_token_accuracies;
 
 /* Such losses of B sequences [B,T] of ids; programs are kept between calls. */
 typedef struct lm_scorer lm_scorer;

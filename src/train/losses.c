@@ -14,3 +14,11 @@ const train_loss losses[] = {
 #undef PREFERENCE
 #undef NOT_BUILT
 };
+
+lm_losses *losses_of_evaluation(const step_options *o) {
+  return o->accuracy ? lm_token_accuracies : losses[o->stage].each;
+}
+
+int64_t losses_each(const step_options *o) {
+  return o->accuracy || losses[o->stage].each == preference_scores ? 2 : 1;
+}

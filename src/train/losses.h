@@ -8,7 +8,7 @@
 #define TRAIN_LOSSES_H
 
 #include "model/lm_eval.h"
-#include "train/preference.h"
+#include "train/step_graph.h"
 #include "train/train_data.h"
 
 /* Makes samples of those of d.  shown: the name of d in messages. */
@@ -29,6 +29,10 @@ typedef struct {
   const char *metric;
   double (*metric_of)(double loss);
 } train_loss;
+
+/* What evaluations compute of a batch, and how many numbers of each token. */
+lm_losses *losses_of_evaluation(const step_options *o);
+int64_t losses_each(const step_options *o);
 
 /* By stage: losses[STAGE_pt]. */
 extern const train_loss losses[];

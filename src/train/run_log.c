@@ -97,10 +97,11 @@ static hp_status add_eval_metrics(run_log *r, const char *name, const run_evalua
   preference of = train_preference_of(r->config);
   const char *metric;
   double value;
-  if (of.kind == PREFER_REWARD && x->preferences.good > 0) {
+  bool rewards = of.kind == PREFER_REWARD && x->preferences.good > 0;
+  if (rewards || r->config->compute_accuracy) {
     const char *key = eval_key(r, name, "accuracy");
     HP_TRY_MEM(key);
-    run_entry_add(e, key, preference_accuracy(&x->preferences));
+    run_entry_add(e, key, rewards ? preference_accuracy(&x->preferences) : x->found);
   }
   for (int i = 0; preference_metric(&of, &x->preferences, i, &metric, &value); i++) {
     const char *key = strcmp(metric, "kl") ? eval_key(r, name, metric) : "kl";

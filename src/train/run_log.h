@@ -47,6 +47,7 @@ typedef struct {
   double loss, seconds;
   int64_t samples, batches;
   preference_metrics preferences;
+  double found; /* the share of tokens that the model finds (compute_accuracy) */
 } run_evaluation;
 /* The entry of an evaluation; name "" or that of a separate eval_dataset.  *best: it is the best
  * loss so far (and metric_for_best_model is set). */

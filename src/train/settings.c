@@ -69,6 +69,7 @@ static const struct {
     {"dataloader_drop_last", KEY_dataloader_drop_last, NULL, SETTING_NUMBER},
     {"dtype", 0, print_dtype, SETTING_NUMBER},
     {"stage", KEY_stage, NULL, SETTING_NUMBER},
+    {"label_smoothing_factor", KEY_label_smoothing_factor, NULL, SETTING_NUMBER},
     {"pref_loss", KEY_pref_loss, NULL, SETTING_NUMBER},
     {"pref_exact", KEY_pref_exact, NULL, SETTING_NUMBER},
     {"pref_beta", KEY_pref_beta, NULL, SETTING_NUMBER},

@@ -64,6 +64,12 @@ static int64_t count_learned(const train_batch *b, int64_t row) {
   return n;
 }
 
+static double weight_alone(const train_batch *b) {
+  int64_t n = 0;
+  for (int64_t r = 0; r < b->B; r++) n += count_learned(b, r);
+  return n ? 1.0 / (double)n : 0;
+}
+
 static void compare_answers(const step_data *s, int64_t i, int64_t micros) {
   const train_batch *b = &s->batch[i];
   step_answers *a = &s->answers[i];
@@ -117,6 +123,7 @@ void step_data_draw(step_data *s, train_data *d, const sampler_step *at) {
   }
   for (int64_t i = 0; i < s->n; i++) {
     s->micro[i].weight = labels ? 1.0 / (double)labels : 0;
+    if (s->smooths) s->micro[i].weight = weight_alone(&s->batch[i]);
     if (s->answers) compare_answers(s, i, s->n);
   }
 }

@@ -22,6 +22,8 @@ typedef struct {
   step_micro *micro;     /* [most] */
   step_answers *answers; /* [most] of preferences; NULL: none */
   preference preference;
+  bool smooths; /* label smoothing: each micro-batch is divided by its own labels, as Transformers
+                   has it, whose losses then are sums over the micro-batches */
   int64_t tokens, texts, padded; /* of the step: computed, without padding, with that of replicas */
 } step_data;
 

@@ -21,6 +21,7 @@ typedef enum { UPDATE_AUTO, UPDATE_AT_END, UPDATE_NEXT_STEP } step_update_when;
 typedef struct {
   int stage;             /* decides the loss: the row of losses.def, from STAGE_pt on */
   preference preference; /* of stages that learn preferences */
+  bool accuracy;         /* evaluations tell how many tokens are found */
   step_optimizer optimizer;
   double beta1, beta2, eps, decay, momentum;
   double clip;                /* largest global norm of the gradients; 0 = no clipping */

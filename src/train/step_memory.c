@@ -89,7 +89,7 @@ static hp_status plan_eval(const step_planner *p, const micro_shape *s, uint64_t
                            hp_program_stats *out) {
   model_build b;
   hp_compile_options o = {.reserve_bytes = reserve};
-  lm_losses *of = losses[options_of(p)->stage].each;
+  lm_losses *of = losses_of_evaluation(options_of(p));
   hp_status st = lm_score_begin(p->m, s->B, s->T, of, &b);
   if (!st) st = b.failed ? HP_ERR_OOM : hp_graph_status(b.g);
   if (!st) st = hp_plan(b.g, p->d, &o, out);

@@ -140,6 +140,10 @@ static hp_status check_chat(train_config *c) {
   int key = c->train_on_prompt ? KEY_train_on_prompt : KEY_mask_history;
   if ((c->train_on_prompt || c->mask_history) && !sft)
     TREE_FAIL(train_config_at(c, key), "it is for stage sft; leave it out");
+  if (c->compute_accuracy && !sft)
+    TREE_FAIL(train_config_at(c, KEY_compute_accuracy), "it is for stage sft; leave it out");
+  if (c->label_smoothing_factor > 0 && losses[c->stage].preference)
+    TREE_FAIL(train_config_at(c, KEY_label_smoothing_factor), "it is for stages pt and sft");
   if (c->train_on_prompt && c->mask_history)
     TREE_FAIL(train_config_at(c, KEY_mask_history),
               "train_on_prompt learns all, mask_history the last answer alone; keep one of them");
@@ -668,7 +672,8 @@ static const rule rules[] = {
     RULE(decide_packing, KEY_packing, KEY_cutoff_len, KEY_neat_packing),
     RULE(train_preference_check, KEY_pref_beta, KEY_pref_loss, KEY_dpo_label_smoothing,
          KEY_ref_model),
-    RULE(check_chat, KEY_train_on_prompt, KEY_mask_history, KEY_template),
+    RULE(check_chat, KEY_train_on_prompt, KEY_mask_history, KEY_template, KEY_compute_accuracy,
+         KEY_label_smoothing_factor),
     RULE(decide_order, KEY_train_sampling_strategy, KEY_disable_shuffling, KEY_seed, KEY_data_seed),
     RULE(check_eval_data, KEY_eval_strategy, KEY_do_eval, KEY_eval_dataset, KEY_val_size),
     RULE(check_logging, KEY_logging_steps, KEY_logging_strategy),

@@ -129,6 +129,7 @@ static step_update_when update_of(const train_config *c) {
 step_options trainer_step_options(const train_config *c) {
   return (step_options){.stage = c->stage,
                         .preference = train_preference_of(c),
+                        .accuracy = c->compute_accuracy,
                         .optimizer = c->optim == OPTIM_SGD ? STEP_SGD : STEP_ADAMW,
                         .beta1 = c->adam_beta1,
                         .beta2 = c->adam_beta2,
@@ -171,6 +172,7 @@ static hp_status open_training(trainer *t) {
   const train_data *d = &t->data.sets;
   HP_TRY(step_data_create(micros_of(&d->order), train_data_rows(d) * d->train.longest, d,
                           &t->model.options.preference, &t->data.step));
+  t->data.step.smooths = c->label_smoothing_factor > 0;
   return stepper_create(t->model.m, &t->model.options, &t->model.stepper);
 }
 

@@ -5,19 +5,14 @@
 
 #include <math.h>
 
-/* Numbers of a token: of answers their loss and their logits. */
-static int64_t losses_each(const run_model *m) {
-  return losses[m->options.stage].each == preference_scores ? 2 : 1;
-}
-
 static hp_status scorer_for(run_model *m, int64_t B, int64_t T) {
   if (m->scorer && m->scorer_B == B && m->scorer_T == T) return HP_OK;
   lm_scorer_free(m->scorer);
   m->scorer = NULL;
   m->scorer_B = B;
   m->scorer_T = T;
-  return lm_scorer_create(m->m, B, T, losses[m->options.stage].each, B * T * losses_each(m),
-                          &m->scorer);
+  const step_options *o = &m->options;
+  return lm_scorer_create(m->m, B, T, losses_of_evaluation(o), B * T * losses_each(o), &m->scorer);
 }
 
 bool trainer_evaluates(const train_config *c) { return c->is.evaluate_after || c->eval_on_start; }
@@ -31,21 +26,49 @@ hp_status trainer_prepare_evaluation(const train_config *c, const train_data *d,
   return HP_OK;
 }
 
+/* Labels by which losses are divided: all before the shift, with label smoothing those after it. */
+static double divisor(const run_data *d, const run_model *m) {
+  const train_batch *b = &d->batch;
+  int64_t n = 0;
+  if (!(m->m->label_smoothing > 0)) return (double)b->labelled;
+  for (int64_t i = 0; i < b->B * b->T; i++) n += d->shifted[i] != LABEL_NONE;
+  return (double)n;
+}
+
 /* The loss of a batch, as often as it has samples that are not there twice: as Transformers'
  * prediction_step has it of each replica (divided by the labels of all before the shift, times the
  * replicas), and its loop takes it for each sample. */
-static double token_loss(const run_data *d, int64_t samples, const float *each_loss) {
+static double token_loss(const run_data *d, const run_model *m, int64_t samples,
+                         const float *each_loss) {
   const train_batch *b = &d->batch;
+  int64_t stride = losses_each(&m->options);
   int64_t replicas = b->B % d->sets.replicas ? 1 : d->sets.replicas, each = b->B / replicas;
   double sum = 0;
   for (int64_t r = 0; r < replicas; r++) {
     double part = 0;
     int64_t counted = samples - r * each < each ? samples - r * each : each;
     for (int64_t i = r * each * b->T; i < (r + 1) * each * b->T; i++)
-      if (d->shifted[i] != LABEL_NONE) part += (double)each_loss[i];
+      if (d->shifted[i] != LABEL_NONE) part += (double)each_loss[i * stride];
     if (counted > 0) sum += part * (double)replicas * (double)counted;
   }
-  return b->labelled ? sum / (double)b->labelled : 0;
+  double n = divisor(d, m);
+  return n > 0 ? sum / n : 0;
+}
+
+/* The share of its learned tokens that a sample's model finds, over the samples. */
+static double found_tokens(const run_data *d, int64_t samples, const float *of) {
+  const train_batch *b = &d->batch;
+  double sum = 0;
+  for (int64_t r = 0; r < samples; r++) {
+    double found = 0, n = 0;
+    for (int64_t i = r * b->T; i < (r + 1) * b->T; i++) {
+      if (d->shifted[i] == LABEL_NONE) continue;
+      found += (double)of[2 * i + 1];
+      n++;
+    }
+    sum += n > 0 ? found / n : 0;
+  }
+  return sum;
 }
 
 /* Log-probabilities, logits and learned tokens of the rows of a batch; of a reward model their
@@ -54,7 +77,7 @@ static void sum_rows(const run_data *d, const run_model *m, const float *of) {
   const train_batch *b = &d->batch;
   const step_answers *a = &d->answers;
   const preference *p = &m->options.preference;
-  int64_t each = losses_each(m);
+  int64_t each = losses_each(&m->options);
   for (int64_t r = 0; r < b->B; r++) {
     double sum = 0, logits = 0;
     a->counts[r] = 0;
@@ -91,21 +114,23 @@ static void answers_loss(const run_data *d, const run_model *m, int64_t samples,
 }
 
 static hp_status batch_loss(run_data *d, run_model *m, int64_t samples, float *each_loss,
-                            preference_metrics *metrics, double *out) {
+                            preference_metrics *metrics, double *found, double *out) {
   const train_batch *b = &d->batch;
   HP_TRY(scorer_for(m, b->B, b->T));
   step_data_shift(b, d->shifted);
   lm_batch batch = {b->ids, d->shifted, b->position, b->span};
   HP_TRY(lm_scorer_run(m->scorer, &batch, each_loss));
   if (m->options.preference.kind) answers_loss(d, m, samples, each_loss, metrics, out);
-  else *out = token_loss(d, samples, each_loss);
+  else *out = token_loss(d, m, samples, each_loss);
+  if (m->options.accuracy) *found += found_tokens(d, samples, each_loss);
   return HP_OK;
 }
 
 /* The mean over samples of the losses of their batches, as Transformers gathers them. */
 static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, run_evaluation *out) {
   int64_t n = train_data_eval_batches(&d->sets, s), counted = 0;
-  float *each_loss = mem_calloc((size_t)(d->batch.most * losses_each(m)), sizeof *each_loss);
+  float *each_loss =
+      mem_calloc((size_t)(d->batch.most * losses_each(&m->options)), sizeof *each_loss);
   HP_TRY_MEM(each_loss);
   hp_status st = HP_OK;
   double sum = 0;
@@ -115,12 +140,13 @@ static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, run_ev
     train_data_eval_batch(&d->sets, s, i, 0, &d->batch);
     int64_t samples = d->batch.B / (s->each > 1 ? s->each : 1);
     if (left > samples) left = samples;
-    st = batch_loss(d, m, left, each_loss, &out->preferences, &all);
+    st = batch_loss(d, m, left, each_loss, &out->preferences, &out->found, &all);
     counted += left;
     sum += all;
   }
   mem_free(each_loss);
   out->loss = (double)(float)(sum / (double)counted); /* f32, as numpy means it */
+  out->found /= (double)counted;
   out->samples = s->samples;
   out->batches = n;
   return st;

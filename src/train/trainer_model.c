@@ -24,6 +24,7 @@ hp_status trainer_open_model(const train_config *c, bool plan, hp_device **d, lm
   HP_TRY(train_mesh_open(c, plan, d));
   HP_TRY(lm_create(c->model_name_or_path, plan ? NULL : *d, &o, m));
   HP_TRY(train_tuning_apply(c, *m));
+  (*m)->label_smoothing = c->label_smoothing_factor;
   if (losses[c->stage].preference == PREFER_REWARD) HP_TRY(lm_set_value_head(*m));
   HP_TRY(decide_experts(c, *m));
   return train_mesh_apply(c, *m, *d);
