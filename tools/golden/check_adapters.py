@@ -1,13 +1,15 @@
 """Holds the command to peft: adapters that peft makes, merged and applied here; adapters of a run, in peft.
 
 usage: check_adapters.py HYPER MODELS WORK [part of a name]...
+       check_adapters.py HYPER MODELS WORK --trained MODEL ADAPTER
+       check_adapters.py HYPER MODELS tests/golden/adapters --write     the committed ones anew
 MODELS is a folder of Hugging Face folders, such as tests/golden/cases.  Needs torch, transformers and peft.
 """
 import json, os, subprocess, sys
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 HYPER, MODELS, WORK = sys.argv[1:4]
@@ -81,6 +83,33 @@ def apart(a, b):
     return ((a - b).abs().max() / b.abs().max()).item()
 
 
+def key_of(name):
+    """Of a parameter of peft, as in files, without the prefix."""
+    name = name.removeprefix("base_model.model.").replace(".default", "").replace("modules_to_save.", "")
+    return name.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
+
+
+COMMITTED = [("qwen2-window-old", "lora"), ("gpt2-base-names", "dora"), ("llama-odd-heads", "saved"),
+             ("qwen3-bias-tied", "rslora")]
+
+
+def write_committed():
+    """MODEL-KIND/: peft's files, and logits and gradients of TOKENS, computed in double precision."""
+    for case, kind in COMMITTED:
+        out = f"{WORK}/{case}-{kind}"
+        make_adapter(f"{MODELS}/{case}", out, kind)
+        os.remove(f"{out}/README.md")
+        model = PeftModel.from_pretrained(load(f"{MODELS}/{case}"), out, is_trainable=True).double().eval()
+        ids = torch.tensor([TOKENS])
+        result = model(ids, labels=ids)
+        result.loss.backward()
+        expect = {"logits": result.logits[0].detach().float(), "loss": result.loss.detach().float().reshape(1)}
+        for name, w in model.named_parameters():
+            if w.grad is not None:
+                expect["grad." + key_of(name)] = w.grad.float()
+        save_file(expect, f"{out}/expect.safetensors")
+
+
 def check_gradients(path, adapter, work, name):
     """Of the loss, for A and B (and m) of an adapter that is trained on."""
     model = PeftModel.from_pretrained(load(path), adapter, is_trainable=True)
@@ -93,9 +122,7 @@ def check_gradients(path, adapter, work, name):
     for key, w in model.named_parameters():
         if w.grad is None:
             continue
-        key = key.removeprefix("base_model.model.").replace(".default", "").replace("modules_to_save.", "")
-        key = key.replace("lora_magnitude_vector.weight", "lora_magnitude_vector")
-        worst, n = max(worst, apart(got["grad." + key], w.grad)), n + 1
+        worst, n = max(worst, apart(got["grad." + key_of(key)], w.grad)), n + 1
     assert n == len(got) - 1, (n, len(got))
     return told(name + " gradients", worst, 1e-4)
 
@@ -136,6 +163,9 @@ def check_trained(model, adapter):
 
 def main():
     good = True
+    if PARTS == ["--write"]:
+        write_committed()
+        return True
     if PARTS[:1] == ["--trained"]:
         return check_trained(*PARTS[1:3])
     for case in sorted(os.listdir(MODELS)):
