@@ -9,10 +9,24 @@ static const char *base_name(const char *path) {
   return slash && slash[1] ? slash + 1 : path;
 }
 
+static void print_tags(const train_config *c, str *out) {
+  const char *base = c->model_name_or_path;
+  if (c->finetuning_type == TUNING_LORA)
+    str_printf(out,
+               "tags:\n- base_model:adapter:%s\n- llama-factory\n- lora\n- transformers\n"
+               "pipeline_tag: text-generation\n",
+               base);
+  else
+    str_printf(out, "tags:\n- llama-factory\n- %s\n- generated_from_trainer\n",
+               c->finetuning_type == TUNING_FREEZE ? "freeze" : "full");
+}
+
 static void print_head(const train_config *c, str *out) {
-  str_add(out, "---\nlibrary_name: transformers\nlicense: other\n");
+  str_printf(out, "---\nlibrary_name: %s\nlicense: other\n",
+             c->finetuning_type == TUNING_LORA ? "peft" : "transformers");
   str_printf(out, "base_model: %s\n", c->model_name_or_path);
-  str_add(out, "tags:\n- llama-factory\n- full\n- generated_from_trainer\nmodel-index:\n");
+  print_tags(c, out);
+  str_add(out, "model-index:\n");
   str_printf(out, "- name: %s\n  results: []\n---\n", base_name(c->output_dir));
   str_add(out,
           "\n<!-- This model card was written by the trainer from what it knows. Proofread and "

@@ -16,10 +16,28 @@ static void tell_batch(const train_batching *b) {
            b->rows % b->replicas ? ", padded" : "");
 }
 
+/* Of a run that does not train all of the model. */
+static void tell_trained(const lm *m) {
+  double n = 0, all = 0;
+  for (size_t i = 0; i < m->params.len; i++) {
+    double each = (double)model_param_elements(&m->params.at[i]);
+    all += each;
+    if (i < m->trained) n += each;
+  }
+  if (m->has_only)
+    log_info("trained      %.3g M parameters, %.2g %% of them; the others are frozen", n * 1e-6,
+             100 * n / all);
+  if (m->adapter)
+    log_info("adapter      %s of rank %lld for %zu linear layers",
+             m->adapter->o.dora ? "DoRA" : "LoRA", (long long)m->adapter->o.rank,
+             m->adapter->modules.len);
+}
+
 static void tell_facts(const train_config *c, const run_data *d, const run_model *m,
                        int64_t steps) {
   log_info("model        %s (%s), %.1f M parameters", c->model_name_or_path, m->m->c.model_type,
            model_config_params(&m->m->c) * 1e-6);
+  tell_trained(m->m);
   log_info("device       %s, %s products%s", hp_device_describe(m->d),
            c->is.compute == HP_BF16 ? "bf16" : "f32",
            m->options.compile.remat ? ", activations recomputed" : "");

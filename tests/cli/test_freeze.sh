@@ -30,6 +30,8 @@ trains() { # OUT, and a pattern of the names that are trained
 it "trains the last layers, and leaves all else as it was"
 run train job.yaml freeze_trainable_layers=1
 exit_is 0
+err_has "the others are frozen"
+grep -q '^- freeze$' last/README.md || fail "the model card does not say freeze"
 trains last '\.layers\.1\.'
 [ "$(tensors last/checkpoint-10/optimizer.safetensors | wc -l)" = $((2 * $(wc -l < have))) ] || fail "optimizer state of more than is trained"
 

@@ -22,6 +22,8 @@ it "trains an adapter of all linear layers, and writes peft's files"
 lora a </dev/null
 run train a/job.yaml
 exit_is 0
+err_has "adapter      LoRA of rank 4 for 14 linear layers"
+grep -q '^library_name: peft$' a/out/README.md || fail "the model card does not name peft"
 [ -e a/out/model.safetensors ] && fail "the frozen weights were written"
 [ -e a/out/checkpoint-5/model.safetensors ] && fail "a checkpoint has the frozen weights"
 json a/out/adapter_config.json peft_type > have; grep -q LORA have || fail "adapter_config.json has no peft_type"
