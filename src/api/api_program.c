@@ -1,6 +1,7 @@
 /* hyperparallel.h: compiling, running, looking. */
 #include "api/api_program.h"
 #include "api/api_pipeline.h"
+#include "api/api_trace.h"
 #include "base/dtype.h"
 #include "base/io.h"
 #include "base/milestone.h"
@@ -14,8 +15,10 @@
 #include "rt/explain.h"
 #include "rt/explain_comm.h"
 #include "rt/explain_svg.h"
+#include "rt/explain_pipeline.h"
 #include "rt/learn.h"
 #include "rt/memory_use.h"
+#include "rt/pipeline_timeline.h"
 #include "rt/run.h"
 #include "rt/stage_meshes.h"
 
@@ -245,9 +248,25 @@ static hp_status print_program(const hp_program *p, const char *what, str *out) 
   return explain_print(exec_program(e), p->r.d->member[0], e, &m, what, out);
 }
 
+/* A row for each device of the pipeline, of a mesh of several the first in this process. */
+static hp_status draw_pipeline(const hp_program *p, str *out) {
+  const pipeline_program *q = p->pipeline;
+  measured_rows m = {0};
+  double origin_s = api_trace_origin(p);
+  hp_status st = HP_OK;
+  for (int i = 0; !st && i < q->d->meshes; i++)
+    if (q->part[i] && exec_runs(q->part[i]->r.e[0]))
+      st = pipeline_timeline_measure(q->part[i]->r.e[0], (uint32_t)i, origin_s, &m);
+  const char *name = explain_pipeline_name(&q->plan, q->d->pipeline);
+  if (!st) st = pipeline_timeline_svg(&q->plan, name, &m, true, out);
+  vec_free(&m);
+  return st;
+}
+
 /* Of a pipeline the texts of all meshes, under a line for each; pictures and JSON of the first. */
 static hp_status print_meshes(const hp_program *p, const char *what, str *out) {
   const hp_program *part;
+  if (p->pipeline && what && !strcmp(what, "timeline.svg")) return draw_pipeline(p, out);
   if (!p->pipeline || (what && strchr(what, '.'))) return print_program(one_mesh(p), what, out);
   for (int k = 0; (part = api_pipeline_part(p->pipeline, k)); k++) {
     str_printf(out, "%s# mesh %d\n", k ? "\n" : "", k);
@@ -314,23 +333,4 @@ HP_API const char *hp_memory_class(int i) {
   if (i >= 0 && i < HP_MEMORY_CLASSES) return mem_class_name((mem_class)i);
   (void)api_refuse(__func__, "i is %d; expected 0 to %d", i, HP_MEMORY_CLASSES - 1);
   return "";
-}
-
-static hp_status write_trace(const hp_program *p, const char *file) {
-  str s = {0};
-  str_add(&s, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
-  const hp_program *part = one_mesh(p);
-  for (int k = 0, at = 0; part; part = p->pipeline ? api_pipeline_part(p->pipeline, ++k) : NULL)
-    for (int i = 0; i < part->r.d->own; i++) explain_trace(part->r.e[i], &part->r.d->m, at++, &s);
-  str_add(&s, "\n]}\n");
-  hp_status st = str_status(&s);
-  if (!st) st = file_write(file, s.at, s.len);
-  str_free(&s);
-  return st;
-}
-HP_API hp_status hp_trace(const hp_program *p, const char *file) {
-  API_CALL;
-  API_NEED(p);
-  if (!file) return api_null(__func__, "path", "a path");
-  return api_result(__func__, write_trace(p, file));
 }

@@ -719,6 +719,7 @@ void exec_free(exec *e) {
 
 const program *exec_program(const exec *e) { return e->p; }
 const inst_times *exec_last_times(const exec *e) { return e->times; }
+double exec_began_s(const exec *e) { return e->start_s; }
 double exec_last_seconds(const exec *e) { return e->seconds; }
 uint64_t exec_runs(const exec *e) { return e->runs; }
 

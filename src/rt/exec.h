@@ -39,6 +39,7 @@ hp_status exec_run(exec *e, const hp_io *io, int n);
 /* Of the last run. */
 const inst_times *exec_last_times(const exec *e);
 double exec_last_seconds(const exec *e);
+double exec_began_s(const exec *e);                            /* when it began, time_now_s */
 uint64_t exec_runs(const exec *e);                             /* so far */
 void exec_last_visible_keys(const exec *e, visible_keys *out); /* by instruction, to out */
 /* Means over the faster half of the last EXEC_RECENT runs, by instruction, to out: the only

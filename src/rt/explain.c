@@ -216,7 +216,7 @@ hp_status explain_print(const program *p, device *d, const exec *e, const hp_mem
 /* --- trace ------------------------------------------------------------------------------------ */
 
 static void trace_inst(const program *p, const mesh *m, const inst_times *t, size_t i, int number,
-                       str *out) {
+                       double from_s, str *out) {
   static const char *const phase[] = {"forward", "backward", "update"};
   const prog_inst *n = program_inst(p, i);
   str name = {0};
@@ -226,7 +226,7 @@ static void trace_inst(const program *p, const mesh *m, const inst_times *t, siz
   str_printf(out, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%u,\"name\":", number, n->stream);
   graph_print_string(name.at ? name.at : "", out);
   str_printf(out, ",\"cat\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"kind\":", phase[n->phase],
-             t[i].start_s * 1e6, (t[i].end_s - t[i].start_s) * 1e6);
+             (from_s + t[i].start_s) * 1e6, (t[i].end_s - t[i].start_s) * 1e6);
   graph_print_string(row.kind, out);
   str_add(out, ",\"shape\":");
   graph_print_string(row.shape, out);
@@ -237,18 +237,23 @@ static void trace_inst(const program *p, const mesh *m, const inst_times *t, siz
              op_table[n->op].name, i, n->flops, n->bytes);
   if (op_flags((op_id)n->op) & OPF_RENDEZVOUS)
     str_printf(out, ",\"received_bytes\":%.0f,\"met_us\":%.3f", cost_received(p, n),
-               t[i].arrived_s * 1e6);
+               (from_s + t[i].arrived_s) * 1e6);
   str_add(out, "}}");
   out->failed |= name.failed;
   str_free(&name);
 }
 
-void explain_trace(const exec *e, const mesh *m, int number, str *out) {
+void explain_trace(const exec *e, const mesh *m, int number, double from_s, str *out) {
   const program *p = exec_program(e);
+  str_printf(out,
+             "%s{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"device "
+             "%d\"}}",
+             out->len ? ",\n" : "", number, number);
   for (uint32_t s = 0; s < STREAM_COUNT; s++)
     str_printf(out,
-               "%s{\"ph\":\"M\",\"pid\":%d,\"tid\":%u,\"name\":\"thread_name\","
+               ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%u,\"name\":\"thread_name\","
                "\"args\":{\"name\":\"%s\"}}",
-               number || s ? ",\n" : "", number, s, stream_name(s));
-  for (size_t i = 0; i < p->insts.len; i++) trace_inst(p, m, exec_last_times(e), i, number, out);
+               number, s, stream_name(s));
+  for (size_t i = 0; i < p->insts.len; i++)
+    trace_inst(p, m, exec_last_times(e), i, number, from_s, out);
 }

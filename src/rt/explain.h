@@ -15,7 +15,8 @@ hp_status explain_print(const program *p, device *d, const exec *e, const hp_mem
 /* Where the time of recent runs (exec_recent) went; e NULL: rows have no times.  Measures d if
  * it has no limits yet.  Free it with vec_free. */
 hp_status explain_times(const program *p, device *d, const exec *e, op_times *out);
-/* The last run of a device as Chrome trace events, appended to those of earlier devices. */
-void explain_trace(const exec *e, const mesh *m, int number, str *out);
+/* The last run of a device as Chrome trace events, appended to those of earlier devices.  It began
+ * from_s after the time 0 of the trace. */
+void explain_trace(const exec *e, const mesh *m, int number, double from_s, str *out);
 
 #endif

@@ -2,12 +2,12 @@
 
 #include "base/json.h"
 #include "base/units.h"
-#include "rt/svg.h"
+#include "rt/pipeline_timeline.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const char *name_of(const pipeline_plan *p, const char *schedule) {
+const char *explain_pipeline_name(const pipeline_plan *p, const char *schedule) {
   if (p->rows.microbatches == 1) return "one micro-batch, stage by stage";
   return pipe_is_rows(schedule) ? "rows of a file" : schedule;
 }
@@ -67,7 +67,8 @@ static void print_stages(const pipeline_plan *p, const pipeline_told *told, str 
 
 static hp_status print_text(const pipeline_plan *p, const pipeline_told *told, str *out) {
   str_printf(out, "schedule       %s; %u stages on %u devices of the pipeline, %u micro-batches\n",
-             name_of(p, told->schedule), p->rows.stages, p->rows.devices, p->rows.microbatches);
+             explain_pipeline_name(p, told->schedule), p->rows.stages, p->rows.devices,
+             p->rows.microbatches);
   str_add(out, "step           predicted ");
   units_add_seconds(out, p->times.step_s);
   str_add(out, ", with the update ");
@@ -141,7 +142,7 @@ static void put_rows(const pipeline_plan *p, uint32_t d, json_writer *w) {
 static hp_status print_json(const pipeline_plan *p, const pipeline_told *told, str *out) {
   json_writer w = {.out = out};
   json_open_map(&w);
-  json_key_string(&w, "schedule", name_of(p, told->schedule));
+  json_key_string(&w, "schedule", explain_pipeline_name(p, told->schedule));
   json_key_int(&w, "microbatches", p->rows.microbatches);
   json_key_double(&w, "step_s", pipeline_plan_seconds(p));
   json_key_double(&w, "rows_s", p->times.step_s);
@@ -168,48 +169,10 @@ static hp_status print_json(const pipeline_plan *p, const pipeline_told *told, s
   return str_status(out);
 }
 
-/* --- the picture ------------------------------------------------------------------------------ */
-
-enum { WIDTH = 1100, LEFT = 90, TOP = 40, ROW = 22, STEP = 28 };
-
-static void draw_row(const pipeline_plan *p, uint32_t i, double y, str *out) {
-  const pipe_row *row = &p->rows.row[i];
-  double unit = (WIDTH - LEFT - 20) / p->times.step_s;
-  double x = LEFT + p->times.start_s[i] * unit;
-  double w = (p->times.end_s[i] - p->times.start_s[i]) * unit;
-  char tip[PIPE_ROW_NAME], number[16];
-  int color = (int)(row->microbatch % SVG_COLORS);
-  pipe_row_name(row, tip);
-  double strength = row->actions & PIPE_F ? 0.35 : row->actions & PIPE_B ? 1 : 0.65;
-  svg_pale_box(out, x, y, w < 0.5 ? 0.5 : w, ROW, "d", color, strength, tip);
-  snprintf(number, sizeof number, "%s%u", pipe_action_name(row->actions), row->microbatch);
-  if (w >= 30) svg_text(out, x + w / 2, y + 15, SVG_MIDDLE, false, w, number);
-}
-
-static hp_status draw(const pipeline_plan *p, const pipeline_told *told, str *out) {
-  str title = {0};
-  svg_begin(out, WIDTH, TOP + STEP * p->rows.devices + 10, false);
-  str_printf(&title, "%s: predicted ", name_of(p, told->schedule));
-  units_add_seconds(&title, p->times.step_s);
-  str_printf(&title, ", idle %.1f %%; forward pale, backward dark, coloured by micro-batch",
-             100 * p->times.bubble);
-  svg_text(out, LEFT, 22, SVG_START, false, WIDTH - LEFT, title.at ? title.at : "");
-  out->failed |= title.failed;
-  str_free(&title);
-  for (uint32_t d = 0; d < p->rows.devices; d++) {
-    char name[24];
-    double y = TOP + STEP * d;
-    snprintf(name, sizeof name, "device %u", d);
-    svg_text(out, LEFT - 10, y + 15, SVG_END, false, LEFT - 12, name);
-    for (uint32_t i = p->rows.row0[d]; i < p->rows.row0[d + 1]; i++) draw_row(p, i, y, out);
-  }
-  svg_end(out);
-  return str_status(out);
-}
-
 hp_status explain_pipeline(const pipeline_plan *p, const pipeline_told *told, const char *what,
                            str *out) {
   if (strstr(what, ".json")) return print_json(p, told, out);
-  if (!strcmp(what, "pipeline.svg")) return draw(p, told, out);
+  if (!strcmp(what, "pipeline.svg"))
+    return pipeline_timeline_svg(p, explain_pipeline_name(p, told->schedule), NULL, false, out);
   return print_text(p, told, out);
 }

@@ -11,6 +11,8 @@ typedef struct {
   block_costs blocks;                          /* for pipeline.json */
 } pipeline_told;
 
+/* The schedule for people: its name, or that it is rows. */
+const char *explain_pipeline_name(const pipeline_plan *p, const char *schedule);
 /* what: "pipeline", "pipeline.json" (or "pipeline.costs.json", if memory was not planned), or
  * "pipeline.svg", a timeline of all devices. */
 hp_status explain_pipeline(const pipeline_plan *p, const pipeline_told *told, const char *what,

@@ -161,6 +161,40 @@ run explain job/job.yaml layouts strategy=pp=2,tp=2
 exit_is 0
 out_has "mesh 1" "lm_head.weight"
 
+it "the report has the pipeline as planned, and below it as measured"
+run train job/job.yaml output_dir=seen strategy=pp=3
+exit_is 0
+python3 - <<END || fail "not all rows are in the report"
+import re
+page = open("seen/report.html").read()
+svg = [s for s in re.findall("<svg.*?</svg>", page, re.S) if "measured: stage" in s][0]
+for stage in range(3):
+    for micro in range(6):
+        for action in "FB":
+            assert f">stage {stage} {action}" in svg or f"stage {stage} {action}" in svg
+            assert f"measured: stage {stage} {action} {micro}" in svg, (stage, action, micro)
+    assert f"measured: update of device {stage}" in svg
+assert svg.index("predicted") < svg.index("measured, with the update")
+END
+
+it "a trace has all devices by one clock"
+run bench step --model job/model --strategy pp=3 --trace trace.json
+exit_is 0
+cat >clock.py <<END
+import json, sys
+at = {}
+for e in json.load(open(sys.argv[1]))["traceEvents"]:
+    if "dur" in e: at.setdefault(e["pid"], []).append((e["ts"], e["ts"] + e["dur"], e["name"]))
+assert sorted(at) == [0, 1, 2], sorted(at)
+begin, end = ([f(x[i] for x in v) for v in at.values()] for i, f in ((0, min), (1, max)))
+assert min(begin) >= 0 and max(end) - min(end) < 0.5 * (max(end) - min(begin)), (begin, end)
+# the k-th value that the last device receives is sent before that by the first or the second
+sends = sorted(x[0] for d in (0, 1) for x in at[d] if x[2].startswith("send"))
+takes = sorted(x[1] for x in at[2] if x[2].startswith("recv"))
+assert takes and all(s < t for s, t in zip(sends, takes)), (sends, takes)
+END
+python3 clock.py trace.json || fail "the trace has not all devices by one clock"
+
 it "large values in chunks: a stage does not wait for its own gradient"
 cat >chunks.yaml <<END
 name: chunks

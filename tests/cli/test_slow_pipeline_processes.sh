@@ -70,6 +70,19 @@ launch 2 generate --model all --tokens 1,2,3 --max-new-tokens 8 --temperature 0 
 exit_is 0
 out_has "\"tokens\": $tokens"
 
+it "a trace has all processes in one file, by one clock"
+launch 3 bench step --model all --strategy pp=3 --trace trace.json
+exit_is 0
+python3 - <<END || fail "the trace has not all processes"
+import json
+at = {}
+for e in json.load(open("trace.json"))["traceEvents"]:
+    if "dur" in e: at.setdefault(e["pid"], []).append((e["ts"], e["ts"] + e["dur"]))
+assert sorted(at) == [0, 1, 2], sorted(at)
+first, last = min(x for v in at.values() for x, _ in v), [max(y for _, y in v) for v in at.values()]
+assert first >= 0 and max(last) - min(last) < 0.5 * (max(last) - first), (first, last)
+END
+
 it "bad input is refused once, by all processes"
 for bad in strategy=pp=2 strategy=pp=3,dp=2; do
   launch 3 train job/job.yaml output_dir=nowhere $bad

@@ -223,7 +223,7 @@ static hp_status run(const hp_graph *g, bool spare, values *v) {
   if (!st) st = exec_run(e, v->io, v->n);
   if (e) {
     HP_ASSERT(!explain_print(made.p, d->member[0], e, NULL, "memory", &text));
-    explain_trace(e, &d->m, 0, &text);
+    explain_trace(e, &d->m, 0, 0, &text);
   }
   exec_free(e);
   hp_device_close(d);
