@@ -405,6 +405,16 @@ static hp_status load_mesh(const pipeline_link *l, int on, pipeline_program *p) 
   return st ? st : pipeline_runs_add(p->runs, on, &h->r);
 }
 
+/* By the names of all meshes. */
+static hp_status warn_unused(const pipeline_link *l) {
+  const hp_graph **graph = mem_calloc((size_t)l->s->n, sizeof *graph);
+  HP_TRY_MEM(graph);
+  for (int i = 0; i < l->s->n; i++) graph[i] = l->s->piece[i]->g;
+  device_mesh_warn_unused(l->d, graph, (size_t)l->s->n);
+  mem_free(graph);
+  return HP_OK;
+}
+
 static hp_status load_meshes(pipeline_link *l, hp_program *h) {
   pipeline_program *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
@@ -415,6 +425,7 @@ static hp_status load_meshes(pipeline_link *l, hp_program *h) {
   HP_TRY_MEM(p->part && p->row);
   if (l->row.len) memcpy(p->row, l->row.at, l->row.len * sizeof *p->row);
   HP_TRY(pipeline_runs_create(l->d, &p->runs));
+  HP_TRY(warn_unused(l));
   for (int i = 0; i < l->d->meshes; i++) {
     bool runs_here = l->plan.mesh[i].row.len && l->d->stage_mesh[i]->own;
     HP_TRY(create_params(l, i));

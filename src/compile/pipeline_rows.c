@@ -271,12 +271,14 @@ static hp_status list_events(const planner *p, events *out) {
   return HP_OK;
 }
 
+/* A mesh for which the graph has nothing has no rows. */
 static hp_status add_row(const planner *p, const pipe_row *row) {
   link_row made = {.piece = p->s->piece_of[row->microbatch],
                    .stage = row->stage,
                    .actions = row->actions,
                    .of_stage = true,
                    .microbatch = row->microbatch};
+  if (!lowered(p, made.piece, mesh_of(p, row->stage))) return HP_OK;
   if (!p->split && made.actions & PIPE_B) made.actions |= ACTION_WEIGHTS;
   return vec_push(&p->out->mesh[mesh_of(p, row->stage)].row, made) ? HP_OK : HP_ERR_OOM;
 }

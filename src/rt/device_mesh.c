@@ -420,23 +420,37 @@ static bool is_used_in(const hp_graph *graph, const layout_rule *r, nearest *n) 
   return false;
 }
 
-static bool is_used(const device_mesh *dm, const hp_graph *const *graph, size_t graphs,
-                    const layout_rule *r, nearest *n) {
-  for (size_t i = 0; i < graphs; i++)
-    if (is_used_in(graph[i], r, n)) return true;
+static bool is_state(const device_mesh *dm, const layout_rule *r, nearest *n) {
   for (size_t i = 0; i < dm->states.len; i++)
     if (try_name(r, intern_get(&dm->names, dm->states.at[i].name, NULL), n)) return true;
   return false;
 }
 
-void device_mesh_warn_unused(device_mesh *dm, const hp_graph *const *graph, size_t graphs) {
+static bool is_used(const device_mesh *whole, const hp_graph *const *graph, size_t graphs,
+                    const layout_rule *r, nearest *n) {
+  for (size_t i = 0; i < graphs; i++)
+    if (is_used_in(graph[i], r, n)) return true;
+  for (int i = 0; i < whole->meshes; i++)
+    if (is_state(whole->stage_mesh[i], r, n)) return true;
+  return is_state(whole, r, n);
+}
+
+/* The meshes of a pipeline have the same rules, which those of one device do not need. */
+static device_mesh *with_rules(device_mesh *dm) {
+  for (int i = 0; i < dm->meshes; i++)
+    if (dm->stage_mesh[i]->n > 1) return dm->stage_mesh[i];
+  return dm;
+}
+
+void device_mesh_warn_unused(device_mesh *whole, const hp_graph *const *graph, size_t graphs) {
+  device_mesh *dm = with_rules(whole);
   for (size_t i = 0; i < dm->rules.len && dm->n > 1; i++) {
     layout_rule *r = &dm->rules.at[i];
     if (!r->expected) continue;
     const char *star = strrchr(r->pattern, '*');
     nearest n = {.tail = star ? star + 1 : r->pattern, .distance = INT_MAX};
     r->expected = false;
-    if (is_used(dm, graph, graphs, r, &n)) continue;
+    if (is_used(whole, graph, graphs, r, &n)) continue;
     bool near = n.name && n.distance * 3 <= (int)strlen(n.tail);
     log_warn(
         "layout of \"%s\": no input, param or annotated tensor of the program has such a name, so "

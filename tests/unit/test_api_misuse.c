@@ -347,12 +347,12 @@ TEST(a_rule_of_the_wrong_rank_is_refused_with_and_without_partial_sums) {
   }
 }
 
-/* What compiling y = x on two devices says on stderr, with this rule: of the options, or of a call.
+/* What compiling y = x on this mesh says on stderr, with this rule: of the options, or of a call.
  */
-static const char *said(const char *pattern, bool call, bool may_miss) {
+static const char *said_on(const char *on, const char *pattern, bool call, bool may_miss) {
   static char words[1024];
   const hp_layout_rule rule[] = {{pattern, "(dp)"}};
-  hp_device_options o = {.mesh = "(2)(dp)",
+  hp_device_options o = {.mesh = on,
                          .layouts = rule,
                          .n_layouts = call ? 0 : 1,
                          .may_miss = may_miss,
@@ -380,6 +380,9 @@ static const char *said(const char *pattern, bool call, bool may_miss) {
   fclose(f);
   return words;
 }
+static const char *said(const char *pattern, bool call, bool may_miss) {
+  return said_on("(2)(dp)", pattern, call, may_miss);
+}
 static const char *said_of(const char *pattern) { return said(pattern, false, false); }
 
 TEST(a_layout_rule_that_matches_nothing_is_told_once) {
@@ -394,9 +397,22 @@ TEST(a_layout_rule_that_matches_nothing_is_told_once) {
             "the program has such a name, so that it cuts nothing\n");
 }
 
+/* One that matches a name of any stage is used. */
+TEST(a_layout_rule_that_matches_nothing_of_a_pipeline_is_told_once) {
+  static const char *const on[] = {"(2)(dp);(2)(dp)", "(1)(dp);(2)(dp)"};
+  for (int i = 0; i < 2; i++) {
+    CHECK_STR(said_on(on[i], "tokens", true, false), "");
+    CHECK_STR(
+        said_on(on[i], "router", true, false),
+        "warning: layout of \"router\": no input, param or annotated tensor of the program has "
+        "such a name, so that it cuts nothing\n");
+    CHECK(strstr(said_on(on[i], "*.q_prj.weight", false, false), "did you mean \"blk.0.q_proj"));
+    CHECK_STR(said_on(on[i], "router", true, true), "");
+  }
+}
+
 TEST(a_layout_rule_of_a_call_that_matches_nothing_is_told_unless_it_may_miss) {
   CHECK_STR(said("*.q_proj.weight", true, false), "");
-  CHECK_STR(said("router", true, false), said_of("router"));
   CHECK(strstr(said("router", true, false), "layout of \"router\": no input"));
   for (int call = 0; call < 2; call++) CHECK_STR(said("router", call, true), "");
 }

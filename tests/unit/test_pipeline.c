@@ -378,6 +378,27 @@ TEST(stages_that_fall_are_refused) {
   hp_graph_free(g);
 }
 
+TEST(a_graph_of_one_stage_runs_on_a_pipeline) {
+  for (int stage = 0; stage < 2; stage++) {
+    hp_graph *g;
+    hp_device *d;
+    hp_program *p;
+    float x[DIM], y[DIM] = {0};
+    for (int i = 0; i < DIM; i++) x[i] = number(i, 1);
+    CHECK_OK(hp_graph_create(&g));
+    hp_stage(g, stage);
+    hp_tensor in = hp_input(g, "x", HP_F32, (hp_shape){1, {DIM}});
+    hp_output(g, "y", hp_add(g, in, in));
+    open_device(lone[0], NULL, 0, &d);
+    CHECK_OK(hp_compile(g, d, NULL, &p));
+    CHECK_OK(hp_run(p, (hp_io[]){{"x", x, sizeof x}, {"y", y, sizeof y}}, 2));
+    for (int i = 0; i < DIM; i++) CHECK(y[i] == 2 * x[i]);
+    hp_program_free(p);
+    hp_device_close(d);
+    hp_graph_free(g);
+  }
+}
+
 /* Ranks make long texts, of options and of saved files. */
 TEST(meshes_have_any_number_of_ranks) {
   hp_device *d;
