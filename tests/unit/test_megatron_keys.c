@@ -6,14 +6,13 @@
 
 #define MINIMUM "model_name_or_path: m\nstage: pt\nfinetuning_type: full\ndataset: d\n"
 
-static tree source;
-
-static hp_status parse(const char *more, train_config *c) {
+/* The tree outlives the config. */
+static hp_status parse(const char *more, tree *source, train_config *c) {
   str s = {0};
+  *source = (tree){0};
   str_printf(&s, MINIMUM "%s", more);
-  tree_free(&source);
-  hp_status st = yaml_parse(s.at, s.len, "run.yaml", &source);
-  if (!st) st = train_config_parse(source.root, c);
+  hp_status st = yaml_parse(s.at, s.len, "run.yaml", source);
+  if (!st) st = train_config_parse(source->root, c);
   str_free(&s);
   return st;
 }
@@ -64,8 +63,9 @@ static const struct {
 
 static void check_same(const char *keys, const char *own) {
   train_config a, b;
-  CHECK_OK(parse(own, &b));
-  CHECK_OK(parse(keys, &a));
+  tree of_a, of_b;
+  CHECK_OK(parse(own, &of_b, &b));
+  CHECK_OK(parse(keys, &of_a, &a));
   bool strategies = !memcmp(&a.is.strategy, &b.is.strategy, sizeof a.is.strategy);
   bool schedules = !a.is.pipe_schedule == !b.is.pipe_schedule &&
                    (!a.is.pipe_schedule || !strcmp(a.is.pipe_schedule, b.is.pipe_schedule));
@@ -73,11 +73,12 @@ static void check_same(const char *keys, const char *own) {
     test_fail(__FILE__, __LINE__, "%s is not %s", keys, own);
   train_config_free(&a);
   train_config_free(&b);
+  tree_free(&of_a);
+  tree_free(&of_b);
 }
 
 TEST(megatron_keys_form_the_strategy) {
   for (size_t i = 0; i < sizeof same / sizeof *same; i++) check_same(same[i].keys, same[i].own);
-  tree_free(&source);
 }
 
 static const struct {
@@ -123,22 +124,23 @@ static const struct {
 TEST(megatron_keys_that_contradict_are_refused_with_both_lines) {
   for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
     train_config c;
-    hp_status st = parse(refused[i].more, &c);
+    tree source;
+    hp_status st = parse(refused[i].more, &source, &c);
     if (!st || !strstr(err_message(), refused[i].says))
       test_fail(__FILE__, __LINE__, "%s gives\n  \"%s\", want \"%s\" in it", refused[i].more,
                 st ? err_message() : "no failure", refused[i].says);
     if (!st) train_config_free(&c);
     err_clear();
+    tree_free(&source);
   }
-  tree_free(&source);
 }
 
 TEST(megatron_keys_are_printed_and_read_back) {
   for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
     train_config a, b;
     str text = {0};
-    tree t;
-    CHECK_OK(parse(same[i].keys, &a));
+    tree source, t;
+    CHECK_OK(parse(same[i].keys, &source, &a));
     train_config_print(&a, &text);
     CHECK_OK(yaml_parse(text.at, text.len, "printed.yaml", &t));
     CHECK_OK(train_config_parse(t.root, &b));
@@ -147,7 +149,7 @@ TEST(megatron_keys_are_printed_and_read_back) {
     train_config_free(&a);
     train_config_free(&b);
     tree_free(&t);
+    tree_free(&source);
     str_free(&text);
   }
-  tree_free(&source);
 }
