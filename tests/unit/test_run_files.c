@@ -296,8 +296,8 @@ TEST(the_best_evaluation_is_remembered) {
   CHECK_OK(run_log_eval_results(&r.log, &e, &results[0]));
   CHECK_NEAR(run_entry_number(&results[0], "eval_perplexity"), exp(4), 1e-9);
   CHECK(!run_entry_get(&results[0], "step"));
-  CHECK_OK(run_log_evaluated(&r.log, "wiki", &(run_evaluation){1, 0.5, 20, 5, {.batches = 0}, 0}, &e,
-                             &best));
+  CHECK_OK(run_log_evaluated(&r.log, "wiki", &(run_evaluation){1, 0.5, 20, 5, {.batches = 0}, 0},
+                             &e, &best));
   CHECK(run_entry_number(&e, "eval_wiki_loss") == 1);
   CHECK_OK(run_log_eval_results(&r.log, &e, &results[1]));
   str_clear(&s);
@@ -354,8 +354,8 @@ TEST(the_folder_of_a_run_has_its_files_and_a_resumed_log_goes_on) {
     CHECK_OK(run_log_logged(&r.log, 1, 1e-4, &e));
     CHECK_OK(run_files_log(&f, &e, &shown));
     if (i % 2) continue;
-    CHECK_OK(run_log_evaluated(&r.log, "", &(run_evaluation){6 - i, 0.25, 5, 1, {.batches = 0}, 0}, &e,
-                               &best));
+    CHECK_OK(run_log_evaluated(&r.log, "", &(run_evaluation){6 - i, 0.25, 5, 1, {.batches = 0}, 0},
+                               &e, &best));
     CHECK_OK(run_files_log(&f, &e, &shown));
     CHECK_OK(run_files_all_results(&f, &e, 1));
     CHECK_OK(run_files_results(&f, &e, 1, "eval"));
