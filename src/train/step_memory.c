@@ -16,6 +16,9 @@ struct step_planner {
   step_work work;
   const char *dump_dir; /* for what is explained; NULL: none */
   bool tell;
+  bool chosen; /* the choice for the longest step under this limit is known */
+  uint64_t limit;
+  step_choice choice;
 };
 
 static const step_options *options_of(const step_planner *p) {
@@ -268,14 +271,18 @@ hp_status step_memory_plan(step_planner *p, step_memory *out) {
   all_plans all;
   HP_TRY(plan_all(p, &all));
   if (all.worst >= 0) return refuse(p, &all);
+  p->chosen = true;
+  p->limit = hp_device_memory_limit(p->d);
+  p->choice = all.choice;
   HP_TRY(tell(p, &all));
   *out = all.memory;
   return HP_OK;
 }
 
 hp_status step_memory_explain(step_planner *p, const char *what, char **text) {
-  one_plan one;
-  HP_TRY(plan_one(p, 0, options_of(p)->compile.reserve_bytes, &one));
+  one_plan one = {.choice = p->choice};
+  bool known = p->chosen && p->limit == hp_device_memory_limit(p->d);
+  if (!known) HP_TRY(plan_one(p, 0, options_of(p)->compile.reserve_bytes, &one));
   step_pieces *way = &p->ways.way[one.choice.way == STEP_WITH_REMAT];
   if (!p->dump_dir) return plan_again(p, &p->work.at[0], &one.choice, what, text);
   hp_compile_options plain = way->o.compile, dumps = plain;
