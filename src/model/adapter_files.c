@@ -207,6 +207,12 @@ static hp_status sort_modules(adapter *a, const adapter_subject *s) {
 
 static hp_status open_files(const char *dir, const adapter_subject *s, adapter_file *f) {
   str path = {0};
+  if (weights_are_sharded(dir, "adapter_model"))
+    HP_FAIL(
+        HP_ERR_UNSUPPORTED,
+        "%s: is a checkpoint of several devices, whose adapter is in shards; use the adapter that "
+        "its run wrote into output_dir, or resume_from_checkpoint",
+        dir);
   f->a = mem_calloc(1, sizeof *f->a);
   HP_TRY_MEM(f->a);
   hp_status st = path_join(&path, dir, ADAPTER_CONFIG);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/dtype.h"
 #include "base/hash.h"
+#include "base/io.h"
 #include "base/philox.h"
 #include "ckpt/weights.h"
 #include "model/lm_rows.h"
@@ -210,6 +211,23 @@ hp_status lm_set_stages(lm *m, int stages, const uint16_t *stage_of) {
   return place_params(m);
 }
 
+static bool has_file(const char *dir, const char *name) {
+  str path = {0};
+  bool there = !path_join(&path, dir, name) && file_exists(path.at);
+  str_free(&path);
+  return there;
+}
+
+/* The folder of an adapter has no model in it. */
+static hp_status check_is_model(const char *dir) {
+  if (!dir_exists(dir) || has_file(dir, "config.json") || !has_file(dir, ADAPTER_CONFIG))
+    return HP_OK;
+  HP_FAIL(HP_ERR_INPUT,
+          "%s: is an adapter, not a model; give its base model's folder as --model "
+          "(model_name_or_path), and this one as --adapter (adapter_name_or_path)",
+          dir);
+}
+
 hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out) {
   lm *m = mem_calloc(1, sizeof *m);
   HP_TRY_MEM(m);
@@ -218,7 +236,8 @@ hp_status lm_create(const char *dir, hp_device *d, const lm_options *o, lm **out
   m->weights = o->weights;
   m->packed = o->packed && !weights_are_sharded(dir, "model"); /* sharded files are not packed */
   snprintf(m->path, sizeof m->path, "%s", dir);
-  hp_status st = model_config_load(dir, &m->c);
+  hp_status st = check_is_model(dir);
+  if (!st) st = model_config_load(dir, &m->c);
   if (!st) st = list_names(m);
   if (st) lm_free(m);
   else *out = m;

@@ -129,6 +129,11 @@ tensors grads.st | grep -q '^grad.model.layers.0.mlp.up_proj.lora_B.weight F32' 
 run logits --model base/out --adapter a/out --devices 2 --strategy tp=2 --tokens $TOKENS --out two.st
 exit_is 0
 
+it "says that an adapter is no model"
+run logits --model a/out --tokens $TOKENS --out x.st
+exit_is 2
+err_has "a/out: is an adapter, not a model"
+
 it "exports the merged model as a folder, with LlamaFactory's keys"
 write merge.yaml <<END
 model_name_or_path: base/out

@@ -52,6 +52,11 @@ same_file fixed/adapter_model.safetensors other/adapter_model.safetensors
 ls fixed2/checkpoint-5 | grep -q '^adapter_model.parts.json$' || fail "no shards of the adapter"
 ls fixed2/checkpoint-5 | grep -q '^model' && fail "a checkpoint has frozen weights"
 
+it "refuses shards where whole files are read"
+run logits --model base/out --adapter fixed2/checkpoint-5 --tokens 1,2 --out x.st
+exit_is 2
+err_has "fixed2/checkpoint-5: is a checkpoint of several devices, whose adapter is in shards"
+
 it "shards A and B as the weight of their layer is"
 run explain job.yaml layouts strategy=tp=2
 exit_is 0
