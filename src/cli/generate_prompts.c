@@ -2,18 +2,16 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "jinja/model_template.h"
+#include "cli/model_chat.h"
 
 #include <string.h>
 
-enum { PROMPTS_BYTES = 1 << 28, ROLES = TOKEN_MASK + 1 };
+enum { PROMPTS_BYTES = 1 << 28 };
 
 typedef struct {
   const char *path;
   const tokenizer *t;
-  model_template chat;
-  template_variable token[ROLES]; /* bos_token, ... */
-  size_t n_tokens;
+  model_chat chat;
 } source;
 
 static hp_status push(prompts *p, const char *line, token_ids *ids) {
@@ -37,15 +35,11 @@ static hp_status add_text(const source *s, const char *line, size_t n, size_t nu
 static hp_status add_conversation(const source *s, const char *line, size_t n, size_t number,
                                   prompts *p) {
   tree chat;
-  str text = {0};
   token_ids ids = {0};
   HP_TRY(json_parse_line(line, n, s->path, number, &chat));
-  hp_status st = model_template_render(&s->chat, &chat, s->token, s->n_tokens, true, &text);
-  /* the template writes the special tokens */
-  if (!st) st = tokenizer_encode(s->t, text.at ? text.at : "", text.len, 0, &ids);
+  hp_status st = model_chat_encode(&s->chat, &chat, &ids);
   if (!st) st = push(p, "", &ids);
   vec_free(&ids);
-  str_free(&text);
   tree_free(&chat);
   return st;
 }
@@ -76,31 +70,18 @@ hp_status prompts_read_texts(const char *path, const tokenizer *t, prompts *out)
   return read_lines(&s, out, add_text);
 }
 
-static void find_tokens(source *s) {
-  static const char *const name[ROLES] =
-      {[TOKEN_BOS] = "bos_token",  [TOKEN_EOS] = "eos_token", [TOKEN_PAD] = "pad_token",
-       [TOKEN_UNK] = "unk_token",  [TOKEN_SEP] = "sep_token", [TOKEN_CLS] = "cls_token",
-       [TOKEN_MASK] = "mask_token"};
-  for (int i = 0; i < ROLES; i++) {
-    template_variable v = {.name = name[i]};
-    v.text = tokenizer_token(s->t, tokenizer_role(s->t, (token_role)i), &v.len);
-    if (v.text) s->token[s->n_tokens++] = v;
-  }
-}
-
 hp_status prompts_read_messages(const char *path, const char *model, const tokenizer *t,
                                 prompts *out) {
   source s = {.path = path, .t = t};
-  HP_TRY(model_template_load(model, &s.chat));
+  HP_TRY(model_chat_open(model, t, &s.chat));
   hp_status st = HP_OK;
-  find_tokens(&s);
-  if (!s.chat.plain)
+  if (!s.chat.of.plain)
     st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
                  "%s: the model has no chat template (chat_template.jinja, or chat_template in "
                  "tokenizer_config.json): write the prompts as text, one a line, for --prompts",
                  model);
   if (!st) st = read_lines(&s, out, add_conversation);
-  model_template_free(&s.chat);
+  model_chat_close(&s.chat);
   return st;
 }
 
