@@ -156,6 +156,7 @@ static hp_status add_token(text *x, session *s, const lm *m, const generation *g
   if (is_end(g, id)) return end_text(x, s);
   if (w->stream.t) HP_TRY(tokenizer_stream_push(&w->stream, id, w->text));
   show(w, false);
+  if (g->goes_on && !g->goes_on(g->ctx)) return end_text(x, s);
   return (int64_t)x->r.ids.len == g->max_new_tokens || w->stopped ? end_text(x, s) : HP_OK;
 }
 
@@ -232,7 +233,8 @@ static hp_status run_texts(texts *x, const tokenizer *t, const lm_tokens *prompt
                        .bytes = x->g->cache,
                        .offload = x->g->offload,
                        .sparse = x->g->sparse};
-  HP_TRY(session_create(x->m, &o, &x->s));
+  x->s = x->g->session;
+  if (!x->s) HP_TRY(session_create(x->m, &o, &x->s));
   return decode(x);
 }
 
@@ -251,10 +253,11 @@ hp_status generate_many(lm *m, const tokenizer *t, const lm_tokens *prompt, int6
   for (int64_t i = 0; x.text && i < n; i++) {
     if (x.text[i].w.stream.t) tokenizer_stream_free(&x.text[i].w.stream);
     vec_free(&x.text[i].all);
+    if (st && g->session && x.s) session_end(x.s, x.text[i].sequence);
     if (st) generation_result_free(&x.text[i].r);
     else out[i] = x.text[i].r;
   }
-  session_free(x.s);
+  if (!g->session) session_free(x.s);
   mem_free(x.text);
   mem_free(x.feed);
   mem_free(x.of);

@@ -18,7 +18,11 @@ typedef struct {
   /* Called with pieces of the text as they become final; false ends the text there.  May be NULL.
    */
   bool (*piece)(void *ctx, const char *text, size_t n);
+  bool (*goes_on)(void *ctx); /* asked at each token; false ends the text there.  May be NULL. */
   void *ctx;
+  /* Has the cache in place of one made for the run, so that a next prompt that begins as this one
+   * and its text did is read from there on.  May be NULL. */
+  struct session *session;
 } generation;
 
 /* From DIR/generation_config.json where it is there, else config.json; greedy unless do_sample. */
