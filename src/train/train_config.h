@@ -36,6 +36,7 @@ typedef enum {
   GROUP_EVAL,
   GROUP_DEVICE,
   GROUP_EXPORT,
+  GROUP_CHAT,
   GROUP_PARALLEL,
   GROUP_NONE
 } train_group;
@@ -227,7 +228,8 @@ const char *train_key_choice(const char *choices, int i, size_t *len);
  * free with train_config_free. */
 hp_status train_config_load(const char *path, const char *const *override, int n, bool reads_data,
                             train_config *out);
-/* The same for `hyper export`, which takes a few of the keys: checks each by itself alone. */
+/* The same for `hyper export` and `hyper chat`, which take a few of the keys: checks each by itself
+ * alone. */
 hp_status train_config_read(const char *path, const char *const *override, int n,
                             train_config *out);
 /* The same from a tree that outlives the config. */

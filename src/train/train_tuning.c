@@ -65,16 +65,18 @@ static hp_status decide_lora(train_config *c) {
   return HP_OK;
 }
 
-static hp_status note_export_keys(train_config *c) {
-  for (int k = 0; k < KEY_COUNT; k++)
-    if (train_key_get(k)->group == GROUP_EXPORT && c->at[k])
-      HP_TRY(train_config_note(c, "%s: without effect: it belongs to hyper export",
-                               train_key_get(k)->name));
+static hp_status note_keys_of_verbs(train_config *c) {
+  for (int k = 0; k < KEY_COUNT; k++) {
+    train_group of = train_key_get(k)->group;
+    if ((of == GROUP_EXPORT || of == GROUP_CHAT) && c->at[k])
+      HP_TRY(train_config_note(c, "%s: without effect: it belongs to hyper %s",
+                               train_key_get(k)->name, of == GROUP_CHAT ? "chat" : "export"));
+  }
   return HP_OK;
 }
 
 hp_status train_tuning_decide(train_config *c) {
-  HP_TRY(note_export_keys(c));
+  HP_TRY(note_keys_of_verbs(c));
   HP_TRY(check_built(c));
   HP_TRY(note_other_keys(c));
   if (c->finetuning_type == TUNING_LORA) return decide_lora(c);

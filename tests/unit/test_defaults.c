@@ -22,6 +22,8 @@ static const char top[] =
     " adapter_name_or_path=null adapter_folder=null additional_target=null create_new_adapter=false"
     " export_dir=null export_size=5 infer_dtype=auto export_legacy_format=false"
     " export_quantization_bit=null export_hub_model_id=null"
+    " do_sample=true temperature=0.95 top_p=0.7 top_k=50 max_new_tokens=1024 repetition_penalty=1.0"
+    " num_beams=1 skip_special_tokens=true"
     " freeze_trainable_layers=2 freeze_trainable_modules=all freeze_extra_modules=null"
     " use_dora=false loraplus_lr_ratio=null lora_alpha=null lora_dropout=0.0 lora_rank=8 "
     "lora_target=all "

@@ -105,6 +105,8 @@ static const char free_keys[] =
     " logging_strategy logging_steps logging_first_step save_strategy save_steps save_total_limit "
     "max_failed_saves save_only_model"
     " export_dir export_size infer_dtype export_legacy_format export_quantization_bit"
+    " do_sample temperature top_p top_k max_new_tokens repetition_penalty num_beams"
+    " skip_special_tokens"
     " export_hub_model_id export_dtype plot_loss report_to logging_dir run_name "
     "include_num_input_tokens_seen"
     " disable_tqdm output_dir dataset_dir"
