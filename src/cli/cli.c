@@ -289,7 +289,7 @@ static int sort_words(const char *verb, const char *const *topics, const char **
     else if (out->what && !out->name && !is_topic(topics, rest[i])) out->name = rest[i];
     else return refuse_word(verb, out->what ? NULL : topics, rest[i]);
   }
-  return out->file ? CLI_GO_ON : cli_usage(verb, "the configuration file is missing");
+  return CLI_GO_ON;
 }
 
 int cli_parse_config(const cli_spec *s, const char *const *topics, int argc, char **argv,
@@ -300,6 +300,22 @@ int cli_parse_config(const cli_spec *s, const char *const *topics, int argc, cha
   if (argc > CLI_WORDS) return cli_usage(argv[0], "too many arguments");
   int code = parse_words(s, KEYS_TOO, &out->text, argc, argv, rest, &n);
   if (code == CLI_GO_ON) code = sort_words(argv[0], topics, rest, n, out);
+  if (code == CLI_GO_ON && !out->file)
+    code = cli_usage(argv[0], "the configuration file is missing");
+  if (code != CLI_GO_ON) arena_free(&out->text);
+  return code;
+}
+
+int cli_parse_perhaps_config(const cli_spec *s, int argc, char **argv, cli_config *out) {
+  const char *rest[CLI_WORDS];
+  int n;
+  named w;
+  *out = (cli_config){0};
+  if (argc > CLI_WORDS) return cli_usage(argv[0], "too many arguments");
+  int code = parse_words(s, KEYS_TOO, &out->text, argc, argv, rest, &n);
+  if (code == CLI_GO_ON) code = sort_words(argv[0], NULL, rest, n, out);
+  if (code == CLI_GO_ON && !out->file && out->keys && read_name(false, out->key[0], &w))
+    code = refuse_option(s, argv[0], w.name);
   if (code != CLI_GO_ON) arena_free(&out->text);
   return code;
 }

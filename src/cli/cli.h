@@ -63,6 +63,8 @@ typedef struct {
  */
 int cli_parse_config(const cli_spec *s, const char *const *topics, int argc, char **argv,
                      cli_config *out);
+/* The same for a verb that needs no file; keys are for one that is there. */
+int cli_parse_perhaps_config(const cli_spec *s, int argc, char **argv, cli_config *out);
 /* The same without a file: options and keys alone. */
 int cli_parse_pairs(const cli_spec *s, int argc, char **argv, cli_config *out);
 

@@ -1,4 +1,4 @@
-/* `hyper generate` and `hyper chat`. */
+/* `hyper generate`. */
 #include "base/io.h"
 #include "base/thread.h"
 #include "cli/cli.h"

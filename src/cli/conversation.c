@@ -1,0 +1,186 @@
+#include "cli/conversation.h"
+
+#include "base/io.h"
+#include "base/json.h"
+
+#include <string.h>
+
+enum { TOOLS_BYTES = 16 << 20 };
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+static hp_status read_tools(conversation *c, const char *path) {
+  HP_TRY(json_load(path, TOOLS_BYTES, &c->tools));
+  HP_TRY(tree_expect(c->tools.root, TREE_LIST));
+  if (!c->tools.root->len) TREE_FAIL(c->tools.root, "there is no tool in the list");
+  json_writer w = {.out = &c->tools_text, .utf8 = true};
+  json_put_tree(&w, c->tools.root);
+  return str_status(&c->tools_text);
+}
+
+/* The end token, by which LlamaFactory ends answers: the template's, or the tokenizer's. */
+static hp_status find_eos(const conversation *c, const char *model, const char *template,
+                          int32_t *out) {
+  chat_template of;
+  HP_TRY(chat_template_find(template, &of));
+  *out = of.replaces_eos ? tokenizer_find(c->t, of.stop[0], strlen(of.stop[0]))
+                         : tokenizer_role(c->t, TOKEN_EOS);
+  if (*out < 0 && of.replaces_eos)
+    HP_FAIL(HP_ERR_INPUT,
+            "template %s ends texts with %s, which is no token of %s; take the template that "
+            "belongs to the model",
+            template, of.stop[0], model);
+  if (*out < 0)
+    HP_FAIL(HP_ERR_INPUT,
+            "%s: the tokenizer has no end token; set \"eos_token\" in tokenizer_config.json to "
+            "one of its tokens",
+            model);
+  return HP_OK;
+}
+
+static hp_status open_encoder(conversation *c, const char *model, const conversation_options *o) {
+  int32_t eos;
+  const chat_options how = {.tool_format = o->tool_format,
+                            .default_system = o->default_system,
+                            .thinks = o->thinks == THINKS_UNSAID ? 1 : o->thinks,
+                            .keeps_thoughts = o->keeps_thoughts};
+  HP_TRY(find_eos(c, model, o->template, &eos));
+  HP_TRY(chat_encoder_create(c->t, o->template, model, eos, &how, &c->encoder));
+  c->by_encoder = true;
+  return HP_OK;
+}
+
+static hp_status open_own(conversation *c, const char *model, const conversation_options *o) {
+  HP_TRY(model_chat_open(model, c->t, &c->own));
+  if (!c->own.of.plain)
+    HP_FAIL(HP_ERR_INPUT,
+            "%s: the model has no chat template (chat_template.jinja, or chat_template in "
+            "tokenizer_config.json): write --template NAME, the template that it was trained with",
+            model);
+  if (o->tool_format)
+    HP_FAIL(HP_ERR_INPUT, "tool_format %s is for a template of LlamaFactory: write --template NAME",
+            o->tool_format);
+  const char *system = o->default_system ? o->default_system : "";
+  return conversation_set_system(c, system, strlen(system));
+}
+
+hp_status conversation_open(const char *model, const tokenizer *t, const conversation_options *o,
+                            conversation *out) {
+  conversation c = {.t = t, .thinks = o->thinks};
+  hp_status st = o->template ? open_encoder(&c, model, o) : open_own(&c, model, o);
+  if (!st && o->system) st = conversation_set_system(&c, o->system, strlen(o->system));
+  if (!st && o->tools) st = read_tools(&c, o->tools);
+  if (st) conversation_close(&c);
+  else *out = c;
+  return st;
+}
+
+void conversation_close(conversation *c) {
+  conversation_cut(c, 0);
+  vec_free(&c->message);
+  if (c->by_encoder) chat_encoder_free(&c->encoder);
+  model_chat_close(&c->own);
+  str_free(&c->system);
+  str_free(&c->tools_text);
+  tree_free(&c->tools);
+}
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+hp_status conversation_set_system(conversation *c, const char *text, size_t n) {
+  str_clear(&c->system);
+  str_add_n(&c->system, text, n);
+  return str_status(&c->system);
+}
+
+hp_status conversation_add(conversation *c, chat_role role, const char *text, size_t n) {
+  conversation_message m = {.role = role};
+  str_add_n(&m.text, text, n);
+  hp_status st = str_status(&m.text);
+  if (!st && !vec_push(&c->message, m)) st = HP_ERR_OOM;
+  if (st) str_free(&m.text);
+  return st;
+}
+
+void conversation_cut(conversation *c, size_t n) {
+  while (c->message.len > n) str_free(&c->message.at[--c->message.len].text);
+}
+
+/* --- prompts ---------------------------------------------------------------------------------- */
+
+static dataset_text text_of(const str *s) { return (dataset_text){s->at ? s->at : "", s->len}; }
+
+/* As LlamaFactory does: an empty answer is put behind the messages, whose tokens are left out. */
+static hp_status encode_turns(const conversation *c, token_ids *out) {
+  size_t n = c->message.len + 1;
+  chat_message *m = mem_calloc(n, sizeof *m);
+  token_ids *ids = mem_calloc(n, sizeof *ids);
+  hp_status st = m && ids ? HP_OK : HP_ERR_OOM;
+  const chat_turns turns = {m, n, text_of(&c->system), text_of(&c->tools_text)};
+  for (size_t i = 0; !st && i < n; i++)
+    m[i] = i + 1 < n ? (chat_message){c->message.at[i].role, text_of(&c->message.at[i].text)}
+                     : (chat_message){CHAT_ASSISTANT, {"", 0}};
+  if (!st) st = chat_encode(&c->encoder, &turns, true, false, ids);
+  for (size_t i = 0; !st && i + 1 < n; i++)
+    for (size_t k = 0; !st && k < ids[i].len; k++)
+      if (!vec_push(out, ids[i].at[k])) st = HP_ERR_OOM;
+  for (size_t i = 0; ids && i < n; i++) vec_free(&ids[i]);
+  mem_free(ids);
+  mem_free(m);
+  return st;
+}
+
+hp_status conversation_encode(const conversation *c, token_ids *out) {
+  str text = {0};
+  tree t = {0};
+  if (c->by_encoder) return encode_turns(c, out);
+  hp_status st = conversation_print(c, &text);
+  if (!st) st = json_parse(text.at, text.len, "the conversation", &t);
+  if (!st) st = model_chat_encode(&c->own, &t, out);
+  tree_free(&t);
+  str_free(&text);
+  return st;
+}
+
+int conversation_find_ends(const conversation *c, int32_t *ids, int n) {
+  const char *const *stop = c->encoder.of.stop;
+  int found = 0;
+  if (!c->by_encoder) return 0;
+  ids[found++] = c->encoder.eos;
+  for (size_t i = 0; i < sizeof c->encoder.of.stop / sizeof *stop && stop[i] && found < n; i++) {
+    int32_t id = tokenizer_find(c->t, stop[i], strlen(stop[i]));
+    if (id >= 0 && id != ids[0]) ids[found++] = id;
+  }
+  return found;
+}
+
+static void put_message(json_writer *w, const char *role, const str *text) {
+  json_open_map(w);
+  json_key_string(w, "role", role);
+  json_put_key(w, "content");
+  json_put_string_n(w, text->at ? text->at : "", text->len);
+  json_close(w);
+}
+
+hp_status conversation_print(const conversation *c, str *out) {
+  static const char *const role[] = {[CHAT_USER] = "user",
+                                     [CHAT_ASSISTANT] = "assistant",
+                                     [CHAT_SYSTEM] = "system",
+                                     [CHAT_FUNCTION] = "assistant",
+                                     [CHAT_OBSERVATION] = "tool"};
+  json_writer w = {.out = out, .utf8 = true};
+  json_open_map(&w);
+  json_put_key(&w, "messages");
+  json_open_list(&w);
+  if (c->system.len) put_message(&w, role[CHAT_SYSTEM], &c->system);
+  for (size_t i = 0; i < c->message.len; i++)
+    put_message(&w, role[c->message.at[i].role], &c->message.at[i].text);
+  json_close(&w);
+  if (c->tools.root) {
+    json_put_key(&w, "tools");
+    json_put_tree(&w, c->tools.root);
+  }
+  if (!c->by_encoder && c->thinks >= 0) json_key_bool(&w, "enable_thinking", c->thinks == 1);
+  json_close(&w);
+  return str_status(out);
+}
