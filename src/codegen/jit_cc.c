@@ -14,7 +14,7 @@
 
 extern char **environ;
 
-enum { VERSION_MAX = 1 << 16 };
+enum { VERSION_MAX = 1 << 16, INTERRUPTIONS = 8 };
 
 void jit_cc_free(jit_cc *cc) {
   for (size_t i = 0; i < cc->word.len; i++) mem_free(cc->word.at[i]);
@@ -110,15 +110,17 @@ static hp_status start_program(char *const *argv, const char *output, int fd, pi
 
 /* True if the program succeeded.  If the host program collects its children itself, the status
  * is unknown: then the result decides, which is checked anyway. */
-static bool wait_for(pid_t pid) {
+static bool wait_for(pid_t pid, bool *interrupted) {
   int status;
   pid_t r;
   while ((r = waitpid(pid, &status, 0)) < 0 && errno == EINTR) {}
+  *interrupted = r >= 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGINT;
   return r < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static hp_status read_version(jit_cc *cc) {
   int fd[2];
+  bool interrupted;
   pid_t pid;
   size_t n;
   if (pipe2(fd, O_CLOEXEC)) HP_FAIL(HP_ERR_IO, "pipe: %s", strerror(errno));
@@ -132,7 +134,7 @@ static hp_status read_version(jit_cc *cc) {
   close(fd[1]);
   if (!st) {
     st = file_read_fd(fd[0], cc->word.at[0], VERSION_MAX, &cc->version, &n);
-    if (!wait_for(pid) && !st)
+    if (!wait_for(pid, &interrupted) && !st)
       st = err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__, "%s --version failed", cc->word.at[0]);
   }
   close(fd[0]);
@@ -179,6 +181,17 @@ static hp_status start_unit(const jit_cc *cc, const char *const *flags, const ji
   return ok ? st : HP_ERR_OOM;
 }
 
+/* Ctrl-C reaches every process of the terminal: where it ended the compiler and not this one, which
+ * has another use for it, the unit is compiled again. */
+static hp_status finish_unit(const jit_cc *cc, const char *const *flags, jit_unit *u, pid_t pid) {
+  bool interrupted;
+  for (int left = INTERRUPTIONS;; left--) {
+    u->done = wait_for(pid, &interrupted);
+    if (!interrupted || !left) return HP_OK;
+    HP_TRY(start_unit(cc, flags, u, &pid));
+  }
+}
+
 hp_status jit_cc_compile(const jit_cc *cc, const char *const *flags, jit_unit *unit, int n,
                          int jobs) {
   pid_t *pid = mem_calloc((size_t)n, sizeof *pid);
@@ -190,7 +203,10 @@ hp_status jit_cc_compile(const jit_cc *cc, const char *const *flags, jit_unit *u
       st = start_unit(cc, flags, &unit[started], &pid[started]);
       if (!st) started++;
     }
-    if (waited < started) unit[waited].done = wait_for(pid[waited]);
+    if (waited < started) {
+      hp_status ended = finish_unit(cc, flags, &unit[waited], pid[waited]);
+      if (!st) st = ended;
+    }
     milestone_count_work();
   }
   mem_free(pid);

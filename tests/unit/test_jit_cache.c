@@ -308,6 +308,22 @@ TEST(a_compiler_that_fails_is_told_with_its_own_words) {
   check_words(in_dir("cache"), cc, ALL_INTERPRETED, "cannot load");
 }
 
+TEST(a_compiler_that_ctrl_c_ended_is_started_again) {
+  need_compiler();
+  char text[1024];
+  snprintf(text, sizeof text,
+           "#!/bin/sh\n[ \"$1\" = --version ] && echo mine && exit 0\n"
+           "mkdir '%s' 2>/dev/null && kill -INT $$\nexec cc \"$@\"\n",
+           in_dir("interrupted"));
+  const char *cc = write_script("mine", text);
+  CHECK_EQ(build_apart(in_dir("cache"), cc), ALL_COMPILED);
+  CHECK(dir_exists(in_dir("interrupted")));
+  /* one that nothing else ends is given up */
+  cc = write_script("never",
+                    "#!/bin/sh\n[ \"$1\" = --version ] && echo mine && exit 0\nkill -INT $$\n");
+  check_words(in_dir("cache2"), cc, ALL_INTERPRETED, "interpreted");
+}
+
 TEST(arguments_in_CC_are_passed_on) {
   need_compiler();
   const char *dir = in_dir("cache");
