@@ -2,6 +2,7 @@
 # hyper chat: answers, history, commands, templates, Ctrl-C, tools, LlamaFactory's YAML.
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
+. "$ROOT/tests/cli/process_lib.sh"
 
 # A tiny model with the tokenizer of the templates' tests, trained on one conversation that calls a
 # tool; and an adapter of it that was trained on others.
@@ -213,6 +214,21 @@ chat "$(cat long)\n" --model own --json --max-new-tokens 100 --kv-cache 256KiB
 exit_is 2
 err_has 'there is room for'
 err_has '/reset, or raise --kv-cache'
+
+it "devices, a memory limit and a cache on the host change no answer; several processes are refused"
+talk 'One\nTwo\n' --model own
+plain=$(of out 0 tokens)/$(of out 1 tokens)
+for o in "--strategy tp=2" "--memory-limit 60%" "--offload kv=host"; do
+  talk 'One\nTwo\n' --model own $o
+  exit_is 0
+  [ "$(of out 0 tokens)/$(of out 1 tokens)" = "$plain" ] || fail "other answers with $o"
+done
+(
+  over_sockets
+  run launch -n 2 -- chat --model own
+  exit_is 2
+  err_has 'run it as one process'
+)
 
 it "--enable-thinking reaches the template"
 talk 'One\n/save thought.json\n' --model own --enable-thinking false
