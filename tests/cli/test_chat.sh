@@ -118,6 +118,10 @@ json_is used.json messages.2.role tool
 json_is used.json messages.2.content 31
 json_is used.json messages.3.content Yes.
 [ "$(tail -1 out)" = Yes. ] || { fail "another answer to the result"; t_show; }
+chat 'Is it warm?\n/tool 31\n' --model job/out --template qwen --tools tools.json --max-new-tokens 100 --json
+id=$("$HYPER" tokenize --model job/out '<|im_end|>' | tr -cd '0-9')
+case $(of out 1 tokens) in *,"$id") ;; *) fail "the last token is not $id: $(of out 1 tokens)" ;; esac
+[ "$(of out 1 tokens | tr ',' '\n' | wc -l)" -lt 20 ] || fail "it went on after its end"
 chat 'Is it warm?\n' --model job/out --template qwen --max-new-tokens 100
 err_lacks 'the model calls'
 talk 'One\n' --model own
