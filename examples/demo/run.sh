@@ -12,3 +12,4 @@ echo "What the model writes:"
 echo
 echo "Report:    build/demo/run/report.html"
 echo "Try also:  $hyper generate --model build/demo/run --prompt \"One day\" --temperature 0.9"
+echo "Next:      teach it to answer, and talk to it: docs/howto/fine-tune.md"
