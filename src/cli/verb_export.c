@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "model/lm_adapter.h"
 #include "model/lm_files.h"
+#include "train/chat_files.h"
 #include "train/train_tuning.h"
 
 #include <stdio.h>
@@ -65,18 +66,32 @@ static hp_status open_adapters(const train_config *c, lm *m) {
   return st;
 }
 
+/* The tokenizer's files, with the template of the configuration. */
+static hp_status read_files(const train_config *c, model_files *out) {
+  tokenizer *t;
+  HP_TRY(model_files_read(c->model_name_or_path, out));
+  if (!c->template) return HP_OK;
+  HP_TRY(tokenizer_load(c->model_name_or_path, &t));
+  hp_status st = chat_files_complete(c->template, t, out);
+  tokenizer_free(t);
+  return st;
+}
+
 static hp_status export_model(train_config *c) {
   static const double gigabyte = 1e9;
   lm_options o = {.compute = HP_F32, .weights = HP_F32};
+  model_files files = {.n = 0};
   lm *m;
   HP_TRY(train_config_split(c, c->adapter_name_or_path, &c->is.adapters));
   HP_TRY(check_keys(c));
   HP_TRY(lm_create(c->model_name_or_path, NULL, &o, &m));
   hp_status st = open_adapters(c, m);
+  if (!st) st = read_files(c, &files);
   if (!st) st = dir_create(c->export_dir);
   if (!st)
-    st = lm_export(m, c->model_name_or_path, c->export_dir, find_type(c),
+    st = lm_export(m, c->model_name_or_path, &files, c->export_dir, find_type(c),
                    (uint64_t)((double)c->export_size * gigabyte));
+  model_files_free(&files);
   lm_free(m);
   return st;
 }

@@ -43,7 +43,9 @@ typedef struct {
   bool ends_turns;   /* the end token is put before the next turn, and not learned as a part of the
                         slot (LlamaFactory's efficient_eos) */
   bool replaces_eos; /* stop[0] is the end token in place of the tokenizer's */
-  bool media;        /* of a model that sees or hears; conversations of text alone are written */
+  bool
+      replaces_jinja; /* a model trained with it gets it as its chat template, even if it has one */
+  bool media;         /* of a model that sees or hears; conversations of text alone are written */
   chat_kind kind;
 } chat_template;
 

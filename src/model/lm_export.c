@@ -47,7 +47,7 @@ static hp_dtype list_tensors(const lm *m, const hp_dtype *type, st_tensor *list)
 }
 
 /* config.json is written last: without it the folder is no model. */
-static hp_status write_folder(lm *m, const char *from, const weights *w, const char *to,
+static hp_status write_folder(lm *m, const model_files *with, const weights *w, const char *to,
                               const hp_dtype *type, uint64_t max_shard_bytes) {
   size_t n = m->tensors.len;
   exporting e = {m, mem_calloc(n, sizeof *e.from), mem_calloc(n, sizeof *e.tensor)};
@@ -58,7 +58,7 @@ static hp_status write_folder(lm *m, const char *from, const weights *w, const c
   if (!st) st = lm_find_places(m, w, (lm_place *)(uintptr_t)e.from);
   if (!st) most = list_tensors(m, type, e.tensor);
   if (!st) st = weights_save(to, e.tensor, n, &o);
-  if (!st) st = model_files_copy(from, to);
+  if (!st) st = model_files_write(with, to);
   if (!st) model_config_print(m->c.source.root, most, &text);
   if (!st) st = str_status(&text);
   if (!st) st = path_join(&path, to, "config.json");
@@ -70,8 +70,8 @@ static hp_status write_folder(lm *m, const char *from, const weights *w, const c
   return st;
 }
 
-hp_status lm_export(lm *m, const char *from, const char *to, const hp_dtype *type,
-                    uint64_t max_shard_bytes) {
+hp_status lm_export(lm *m, const char *from, const model_files *with, const char *to,
+                    const hp_dtype *type, uint64_t max_shard_bytes) {
   weights *w;
   if (weights_are_sharded(from, "model"))
     HP_FAIL(HP_ERR_UNSUPPORTED,
@@ -79,7 +79,7 @@ hp_status lm_export(lm *m, const char *from, const char *to, const hp_dtype *typ
             "FOLDER",
             from, from);
   HP_TRY(weights_open(from, &w));
-  hp_status st = write_folder(m, from, w, to, type, max_shard_bytes);
+  hp_status st = write_folder(m, with, w, to, type, max_shard_bytes);
   weights_free(w);
   return st;
 }

@@ -2,6 +2,7 @@
 #ifndef MODEL_LM_FILES_H
 #define MODEL_LM_FILES_H
 
+#include "ckpt/model_files.h"
 #include "ckpt/weights.h"
 #include "model/lm.h"
 
@@ -23,9 +24,9 @@ hp_status lm_read_merged(const lm *m, const lm_place *from, const lm_tensor *t, 
                          size_t n, float *x);
 
 /* Writes the model, whose weights are in `from`, into the folder `to`, in the types of the files,
- * or in *type: weights in files of at most max_shard_bytes, config.json and the tokenizer.  Needs
- * no device. */
-hp_status lm_export(lm *m, const char *from, const char *to, const hp_dtype *type,
-                    uint64_t max_shard_bytes);
+ * or in *type: weights in files of at most max_shard_bytes, config.json, and the files that come
+ * with it.  Needs no device. */
+hp_status lm_export(lm *m, const char *from, const model_files *with, const char *to,
+                    const hp_dtype *type, uint64_t max_shard_bytes);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/thread.h"
 #include "ckpt/manifest.h"
 #include "train/agree.h"
+#include "train/chat_files.h"
 #include "train/losses.h"
 #include "train/memory_limit.h"
 #include "train/run_work.h"
@@ -26,6 +27,7 @@ static hp_status open_data(const train_config *c, model_files *with, run_data *d
   pool *threads;
   HP_TRY(tokenizer_load(c->model_name_or_path, &d->tokenizer));
   if (with) HP_TRY(model_files_read(c->model_name_or_path, with));
+  if (with && c->template) HP_TRY(chat_files_complete(c->template, d->tokenizer, with));
   HP_TRY(pool_create((int)c->threads, false, &threads));
   milestone_set_activity("reading and tokenizing the data");
   hp_status st = train_data_open(c, d->tokenizer, c->model_name_or_path, threads, &d->sets);

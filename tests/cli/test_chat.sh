@@ -168,6 +168,13 @@ exit_is 0
 json_is saved.json messages.0.role user
 [ "$(ls | grep -c saved.json)" = 1 ] || fail "a temporary file is left"
 
+it "a trained model has the template that it was trained with"
+talk 'Is it warm?\n' --model job/out --template qwen
+prompt 0 >named
+talk 'Is it warm?\n' --model job/out
+exit_is 0
+prompt 0 | diff named - >/dev/null || fail "another prompt"
+
 # refuses SAYS WORDS: before anything is answered.
 refuses() {
   says=$1
@@ -180,8 +187,10 @@ refuses() {
 }
 it "refuses templates, folders and options that do not fit"
 refuses 'there is no template "qwn" (did you mean "qwen"?)' --model own --template qwn
-refuses 'job/out: the model has no chat template' --model job/out
-refuses 'write --template NAME' --model job/out
+cp -r job/out bare
+rm bare/chat_template.jinja
+refuses 'bare: the model has no chat template' --model bare
+refuses 'write --template NAME' --model bare
 cp -r job/out poor
 sed 's/<|eot_id|>/<|other|>/g' "$chats/tokenizer.json" >poor/tokenizer.json
 refuses 'template llama3 ends texts with <|eot_id|>, which is no token of poor' --model poor --template llama3

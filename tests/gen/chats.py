@@ -21,6 +21,7 @@ from llamafactory.data.processor import (FeedbackDatasetProcessor, PackedSupervi
 from llamafactory.hparams import DataArguments
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
+import xxhash
 
 logging.disable(logging.CRITICAL)
 OUT = sys.argv[1]
@@ -149,6 +150,22 @@ def write_tokenizer():
         f.write("\n")
 
 
+def write_jinja():
+    """Digests of the Jinja templates that LlamaFactory makes, with a begin token and without."""
+    with open(OUT + "/jinja.txt", "w") as f:
+        print("# XXH3 of the chat template of LlamaFactory 0.9.5 with <|bos|> and without; -: there is none", file=f)
+        for name in sorted(TEMPLATES):
+            templates.TEMPLATES[name] = copy.deepcopy(TEMPLATES[name])
+            digests = []
+            for bos in ("<|bos|>", None):
+                tok = AutoTokenizer.from_pretrained(OUT)
+                if bos is None:
+                    tok.bos_token = None
+                templates.get_template_and_fix_tokenizer(tok, DataArguments(template=name))
+                digests.append(xxhash.xxh3_64_hexdigest(tok.chat_template.encode()) if tok.chat_template else "-")
+            print(name, *digests, *["replaces"] * TEMPLATES[name].replace_jinja_template, file=f)
+
+
 def samples(name, stage, dataset, keys):
     templates.TEMPLATES[name] = copy.deepcopy(TEMPLATES[name])
     templates.TEMPLATES[name].mm_plugin = templates.get_mm_plugin("base")
@@ -176,6 +193,7 @@ def main():
         json.dump(INFO, f, indent=1)
         f.write("\n")
     write_tokenizer()
+    write_jinja()
     with open(OUT + "/digests.txt", "w") as f:
         print("# MD5 of the samples of LlamaFactory 0.9.5 as lines of JSON, template, stage, data set, keys", file=f)
         for i, name in enumerate(sorted(TEMPLATES)):
