@@ -56,9 +56,10 @@ static hp_status add_product(bench_limit *l, const char *layout, int64_t items, 
 }
 
 /* A linear layer [rows,cols], or `items` of them, for that many tokens each.  (Of weights stored
- * the other way round the first and the second product change places.) */
+ * the other way round the first and the second product change places.)  A frozen one has no
+ * gradient of its weights. */
 static hp_status add_linear(bench_limit *l, int64_t items, int64_t rows, int64_t cols,
-                            int64_t tokens) {
+                            int64_t tokens, bool trained) {
   int64_t widest = rows > cols ? rows : cols, most = OPERAND_BYTES / 4 / (widest * items), n;
   if (most < TOKENS_LEAST) most = TOKENS_LEAST;
   n = tokens < most ? tokens : most;
@@ -66,7 +67,7 @@ static hp_status add_linear(bench_limit *l, int64_t items, int64_t rows, int64_t
   HP_TRY(add_product(l, "nt", items, n, cols, rows, l->m->compute, count));
   if (l->work != BENCH_TRAIN) return HP_OK;
   HP_TRY(add_product(l, "nn", items, n, rows, cols, l->m->compute, count));
-  return add_product(l, "tn", items, rows, n, cols, HP_F32, count);
+  return trained ? add_product(l, "tn", items, rows, n, cols, HP_F32, count) : HP_OK;
 }
 
 /* Share of all pairs of a query and a key that a causal layer multiplies, of half when there is no
@@ -97,15 +98,15 @@ static hp_status add_attention(bench_limit *l, double share) {
 }
 
 /* A stack of experts has a token's rows in per_token of them. */
-static hp_status add_param(bench_limit *l, const model_param *p) {
+static hp_status add_param(bench_limit *l, const model_param *p, bool trained) {
   const model_config *c = &l->m->c;
   const hp_shape stored = p->order ? model_param_stored(p) : p->shape;
   const int64_t *dim = stored.dim;
   int64_t tokens = l->B * l->T;
-  if (stored.rank == 2) return add_linear(l, 1, dim[0], dim[1], tokens);
+  if (stored.rank == 2) return add_linear(l, 1, dim[0], dim[1], tokens, trained);
   if (stored.rank != 3 || !c->moe.experts) return HP_OK;
   int64_t rows = tokens * c->moe.per_token / c->moe.experts;
-  return add_linear(l, dim[0], dim[1], dim[2], rows > 0 ? rows : 1);
+  return add_linear(l, dim[0], dim[1], dim[2], rows > 0 ? rows : 1, trained);
 }
 
 static double count_weight_bytes(const lm *m, const model_param *p) {
@@ -120,15 +121,16 @@ static double count_cache_bytes(const lm *m, int64_t B, int64_t T) {
 
 static hp_status list_products(bench_limit *l) {
   const lm *m = l->m;
-  if (l->work == BENCH_TRAIN) l->bytes = 28 * model_config_params(&m->c);
+  for (size_t i = 0; l->work == BENCH_TRAIN && i < m->trained; i++)
+    l->bytes += 28 * (double)model_param_elements(&m->params.at[i]);
   if (l->work == BENCH_TOKEN) l->bytes = count_cache_bytes(m, l->B, l->T);
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
     bool head = p->kind == PARAM_EMBEDDING || !strcmp(p->name, m->c.family->head_name);
-    if (!lm_is_product(m, p)) continue;
+    if (!lm_is_product(m, p) && p->kind != PARAM_LORA_A && p->kind != PARAM_LORA_B) continue;
     if (l->work == BENCH_TOKEN || (l->work == BENCH_PROMPT && head))
       l->bytes += count_weight_bytes(m, p);
-    else HP_TRY(add_param(l, p));
+    else HP_TRY(add_param(l, p, i < m->trained));
   }
   for (int64_t i = 0; l->work != BENCH_TOKEN && i < m->c.layers; i++)
     HP_TRY(add_attention(l, find_pair_share(&m->c, i, l->T)));

@@ -56,6 +56,9 @@ lines step --model "$CASES/qwen3-bias-tied" --batch 2 --seq 16 --steps 1
 keys_are $LIMITS flops matmul_s loss peak_bytes compile_s widest_gap widest_gap_share
 json_is out.jsonl 0.flops 1449984 # 6 x (5760 + 64 x 16) weights x 32 tokens, 6 products of attention by half
 json_is out.jsonl 0.bytes $((28 * $(json out.jsonl 0.parameters)))
+lines step --model "$CASES/qwen3-bias-tied" --adapter "$ROOT/tests/golden/adapters/qwen3-bias-tied-rslora" --batch 2 --seq 16 --steps 1
+json_is out.jsonl 0.flops 1352192 # no gradients of the 6784 weights; 6 x 1752 of the adapter x 32 tokens
+json_is out.jsonl 0.bytes $((28 * 1752))
 lines step --model "$CASES/qwen3moe-fused" --batch 2 --seq 24 --steps 1
 json_is out.jsonl 0.flops 2313216 # 32 of 48 tokens in each of 3 experts
 for case in gpt2-base-names deepseekv3-yarn; do
