@@ -132,8 +132,8 @@ static hp_status check_degree(const train_config *c, const degree_key *k) {
 /* Chunks of layers on each device. */
 static hp_status check_virtual(train_config *c) {
   const tree_node *at = c->at[KEY_virtual_pipeline_model_parallel_size];
-  int64_t chunks = c->virtual_pipeline_model_parallel_size, stages = c->is.strategy.pp * chunks;
   if (!at) return HP_OK;
+  int64_t chunks = c->virtual_pipeline_model_parallel_size, stages = c->is.strategy.pp * chunks;
   if (chunks > 1 && c->is.strategy.pp == 1)
     TREE_FAIL(at, "%lld stages a device without a pipeline; write pipeline_model_parallel_size: 2",
               (long long)chunks);
