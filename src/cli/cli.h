@@ -81,6 +81,17 @@ bool cli_output_is_closed(void);
  * stdout is a terminal. */
 void cli_put_text(const char *text, size_t n);
 
+/* How a token is drawn: fields temperature, top_p and repetition_penalty (double), top_k (int64).
+ */
+#define SAMPLING_OPTIONS(o)                                                                        \
+  {"--temperature", CLI_NUM, &(o).temperature, "X",                                                \
+   "0 is greedy; default: generation_config.json, else 0"},                                        \
+      {"--top-k", CLI_INT, &(o).top_k, "N", "draw from the N likeliest; 0 = off"},                 \
+      {"--top-p", CLI_NUM, &(o).top_p, "X", "draw from the likeliest that make up this share"}, {  \
+    "--repetition-penalty", CLI_NUM, &(o).repetition_penalty, "X",                                 \
+        "above 1: tokens that occurred get less likely"                                            \
+  }
+
 /* --- options shared by every verb that runs a model --------------------------------------- */
 
 typedef struct {

@@ -3,7 +3,7 @@
  *
  * The form: messages of user (or observation) and assistant (or function) by turns, a system
  * message, tools as JSON text.  The last message is the response; a preference has two, the chosen
- * and the rejected one; an example of stage kto has two, of which the one that it is not is empty.
+ * and the rejected one; an example of stage kto is one of the two, and the other is empty.
  * A record that does not fit (roles out of order, no response) stays in the data set as a sample
  * that is left out later, so that shuffles and splits are LlamaFactory's. */
 #ifndef DATASET_CHAT_H

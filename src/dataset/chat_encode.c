@@ -279,8 +279,7 @@ static hp_status write_system(const chat_encoder *e, const chat_turns *c, str *o
   return st ? st : str_status(out);
 }
 
-/* The prefix and the system message, of which `in_user` is what the first user message begins with.
- */
+/* The prefix and the system message; in_user: what of them the first user message begins with. */
 static hp_status encode_begin(const chat_encoder *e, const chat_turns *c, str *in_user,
                               token_ids *out) {
   str system = {0};

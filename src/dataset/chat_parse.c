@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Conversations of which the mark's surroundings are wanted. */
+/* Conversations that show what a template writes around a mark. */
 #define SYSTEM "{\"role\": \"system\", \"content\": \"{{content}}\"}"
 #define SILENT "{\"role\": \"system\", \"content\": \"\"}"
 #define USER   "{\"role\": \"user\", \"content\": \"{{content}}\"}"

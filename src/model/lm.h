@@ -103,11 +103,10 @@ size_t lm_trained_tensors(const lm *m);
 /* From now on each token of a graph sees the tokens of its row that an input says. */
 void lm_set_spans(lm *m);
 /* Starts a graph for B sequences of T tokens: inputs ids and positions i32 [B,T], and with spans
- * span i32 [B,T,2]; with a cache for m->groups groups of sequences, of which B is a multiple, also
- * span, table i32
- * [B,width], cache_at and cache_copy i32 [B], on a tier kv_fetch and kv_store, and for attention to
- * some blocks kv_blocks and kv_copy (model_build). cache NULL: none.  rope_length: rows of the
- * rotary tables.  End with lm_graph_end, also after failures. */
+ * span i32 [B,T,2]; with a cache also span, table i32 [B,width], cache_at and cache_copy i32 [B],
+ * on a tier kv_fetch and kv_store, and for attention to some blocks kv_blocks and kv_copy
+ * (model_build).  m->groups divides B.  cache NULL: none.  rope_length: rows of the rotary tables.
+ * End with lm_graph_end, also after failures. */
 hp_status lm_graph_begin(const lm *m, int64_t B, int64_t T, const model_cache *cache,
                          int64_t rope_length, model_build *b);
 void lm_graph_end(model_build *b);

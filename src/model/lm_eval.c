@@ -78,9 +78,9 @@ hp_status lm_logits(lm *m, const lm_tokens *t, float *logits) {
   return st;
 }
 
-/* The loss that asks for all words alike, e of it, in place of as much of each: log-sum-exp less
- * the mean of the logits, of which `each` is log-sum-exp less the label's logit.  Logits are
- * products of the hidden state and rows of the head, so that those of a token are not held. */
+/* (1 - e) x each + e x the mean loss over all words, where e is the label smoothing.  `each` is
+ * log-sum-exp less the label's logit, so only the mean of the logits is missing: the product of the
+ * hidden state and the mean row of the head, without the logits themselves. */
 static hp_tensor add_smoothing(model_build *b, hp_tensor hidden, hp_tensor labels, hp_tensor each) {
   const model_family *f = b->c->family;
   hp_tensor w = build_find_param(b, b->c->tied ? f->embedding_name : f->head_name);

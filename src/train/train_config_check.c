@@ -111,7 +111,7 @@ static hp_status decide_probs(train_config *c) {
   return HP_OK;
 }
 
-/* In stage sft a pack has cutoff_len tokens, of which the last is padding. */
+/* In stage sft a pack has cutoff_len tokens; the last one is padding. */
 static hp_status decide_packing(train_config *c) {
   bool texts = losses[c->stage].data == DATASET_TEXTS, sft = c->stage == STAGE_sft;
   if (c->neat_packing && !sft)
