@@ -50,3 +50,41 @@ pid_of() {
     sleep 0.01
   done
 }
+
+# --- a job in the background, $launcher, that writes into several, and its run without failures, alone
+
+ended() { # waits for it
+  status=0
+  { wait "$launcher" || status=$?; } 2>/dev/null # where a shell tells of signals
+}
+wait_for() { # a path, while the job runs
+  while [ ! -e "$1" ] && kill -0 "$launcher" 2>/dev/null; do sleep 0.01; done
+}
+goes_on_after_kill() { # START RANK ...: a function that starts the job with options of launch
+  start=$1
+  shift
+  for rank; do
+    "$start" --max-restarts 1
+    victim=$(pid_of "$rank")
+    wait_for several/checkpoint-50
+    kill -9 "$victim"
+    ended
+    exit_is 0
+    err_has "process $rank ($(hostname), pid $victim) was ended by signal 9"
+    err_has "starting the job again from its last checkpoint (restart 1 of 1 without a newer one)"
+    err_has "continuing from several/checkpoint-"
+    same_file alone/model.safetensors several/model.safetensors
+    same_history alone several
+  done
+}
+goes_on_after_stop() { # START, RANK, RANK that waits for it
+  "$1" --watchdog 6
+  victim=$(pid_of "$2")
+  wait_for several/checkpoint-50
+  kill -STOP "$victim"
+  ended
+  exit_is 0
+  err_has "process $2 ($(hostname), pid $victim) has not been heard of for 6 s"
+  err_has "process $3 waits for it"
+  same_file alone/model.safetensors several/model.safetensors
+}

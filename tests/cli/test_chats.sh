@@ -213,12 +213,4 @@ for job in sft-llama3 sft-qwen-shuffled; do
   follows $job.numbers
 done
 
-for golden in "$ROOT"/tests/golden/sft/*.txt; do
-  it "LlamaFactory's run $(basename "$golden" .txt), step by step"
-  need_data golden/llamafactory || continue
-  run_cmd sh -c 'cd "$1" && shift && exec "$@"' - "$data" "$HYPER" train sft-llama3/config.yaml threads=1 output_dir="$WORK/golden" \
-    overwrite_output_dir=true save_strategy=no plot_loss=false max_steps=12 $(sed -n 's/^# key //p' "$golden")
-  exit_is 0
-  numbers_of golden/trainer_state.json > numbers
-  follows "$golden"
-done
+runs_follow sft follows

@@ -13,15 +13,7 @@ follows_closely() {
     END { exit bad || n < 10 }' numbers "$1" || fail "$1: other numbers"
 }
 
-for golden in "$ROOT"/tests/golden/preferences/*.txt; do
-  it "LlamaFactory's run $(basename "$golden" .txt), step by step"
-  need_data golden/llamafactory || continue
-  run_cmd sh -c 'cd "$1" && shift && exec "$@"' - "$data" "$HYPER" train sft-llama3/config.yaml threads=1 output_dir="$WORK/golden" \
-    overwrite_output_dir=true save_strategy=no plot_loss=false max_steps=12 $(sed -n 's/^# key //p' "$golden")
-  exit_is 0
-  numbers_of golden/trainer_state.json > numbers
-  follows_closely "$golden"
-done
+runs_follow preferences follows_closely
 
 # make_preferences DIR STAGE DATASET: a job on the conversations of the repository.
 make_preferences() {

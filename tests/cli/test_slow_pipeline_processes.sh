@@ -104,46 +104,14 @@ three() { # LAUNCH-OPTIONS: in the background, as $launcher
   launcher=$!
   t_cmd="launch -n 3 $*"
 }
-ended() {
-  status=0
-  { wait "$launcher" || status=$?; } 2>/dev/null
-}
-wait_for() { # a path, while the job runs
-  while [ ! -e "$1" ] && kill -0 "$launcher" 2>/dev/null; do sleep 0.01; done
-}
-goes_on_after_kill() { # RANK ...
-  for rank; do
-    three --max-restarts 1
-    victim=$(pid_of "$rank")
-    wait_for several/checkpoint-50
-    kill -9 "$victim"
-    ended
-    exit_is 0
-    err_has "process $rank ($(hostname), pid $victim) was ended by signal 9"
-    err_has "starting the job again from its last checkpoint (restart 1 of 1 without a newer one)"
-    same_file alone/model.safetensors several/model.safetensors
-    same_history alone several
-  done
-}
-goes_on_after_stop() { # RANK, RANK that waits for it
-  three --watchdog 6
-  victim=$(pid_of "$1")
-  wait_for several/checkpoint-50
-  kill -STOP "$victim"
-  ended
-  exit_is 0
-  err_has "process $1 ($(hostname), pid $victim) has not been heard of for 6 s"
-  err_has "process $2 waits for it"
-  same_file alone/model.safetensors several/model.safetensors
-}
 run train job/job.yaml strategy=pp=3 output_dir=alone
 exit_is 0
 
 it "after kill -9 of the process of any stage the job goes on to the same bits"
-goes_on_after_kill 0 1 2
+goes_on_after_kill three 0 1 2
 
 it "a stage that is stopped is named, with the stage that waits for it"
-goes_on_after_stop 2 1
+goes_on_after_stop three 2 1
 
 it "a transfer that hangs is named with its value and the stages that wait"
 printf 'device: {flops: 1e10, bandwidth_gb_s: 10}\nlinks: [{bandwidth_gb_s: 1, latency_us: 1e9}]\nemulate: true\n' >slow.yaml
@@ -160,6 +128,6 @@ if over_mpi; then
   as 3 strategy=pp=3 $evaluated
   as 4 strategy=pp=2,dp=2,zero=1
   sed -i 's/^max_steps: .*/max_steps: 200/; s/^save_steps: .*/save_steps: 50/' job/job.yaml
-  goes_on_after_kill 1
-  goes_on_after_stop 2 1
+  goes_on_after_kill three 1
+  goes_on_after_stop three 2 1
 fi

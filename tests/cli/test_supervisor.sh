@@ -234,13 +234,6 @@ begin() { # LAUNCH-OPTIONS -- VERB ...: in the background, as $launcher
   launcher=$!
   t_cmd="launch $*"
 }
-ended() { # waits for it
-  status=0
-  { wait "$launcher" || status=$?; } 2>/dev/null # where a shell tells of signals
-}
-wait_for() { # a path, while the job runs
-  while [ ! -e "$1" ] && kill -0 "$launcher" 2>/dev/null; do sleep 0.01; done
-}
 two() { begin -n 2 --restart-pause 0.2 "$@" -- train job/job.yaml strategy=dp=2,zero=1 output_dir=several; }
 
 run train job/job.yaml strategy=dp=2,zero=1 output_dir=alone
@@ -264,32 +257,6 @@ exit_is 0
 grep -q "^srun --cpu-bind=none --kill-on-bad-exit=1 \(--overcommit \)*-n 2 " srun.said || fail "srun is given: $(cat srun.said)"
 same_file alone/model.safetensors several/model.safetensors
 
-goes_on_after_kill() { # RANK ...
-  for rank; do
-    two --max-restarts 1
-    victim=$(pid_of "$rank")
-    wait_for several/checkpoint-50
-    kill -9 "$victim"
-    ended
-    exit_is 0
-    err_has "process $rank ($(hostname), pid $victim) was ended by signal 9"
-    err_has "starting the job again from its last checkpoint (restart 1 of 1 without a newer one)"
-    err_has "continuing from several/checkpoint-"
-    same_file alone/model.safetensors several/model.safetensors
-    same_history alone several
-  done
-}
-goes_on_after_stop() { # RANK, RANK that waits for it
-  two --watchdog 6
-  victim=$(pid_of "$1")
-  wait_for several/checkpoint-50
-  kill -STOP "$victim"
-  ended
-  exit_is 0
-  err_has "process $1 ($(hostname), pid $victim) has not been heard of for 6 s"
-  err_has "process $2 waits for it"
-  same_file alone/model.safetensors several/model.safetensors
-}
 saves_when_interrupted() {
   two
   wait_for several/checkpoint-50
@@ -303,7 +270,7 @@ saves_when_interrupted() {
 }
 
 it "after kill -9 of a process the job goes on to the same bits"
-goes_on_after_kill 0 1
+goes_on_after_kill two 0 1
 
 it "a job whose output nobody reads any more goes on to its end"
 rm -rf several
@@ -400,7 +367,7 @@ is_file several/abandoned-*/checkpoint-200/MANIFEST.json
 same_file alone/model.safetensors several/model.safetensors
 
 it "a process that is stopped is found and named, and the job goes on to the same bits"
-goes_on_after_stop 1 0
+goes_on_after_stop two 1 0
 
 it "a process that hangs is named with its stream and its instruction"
 printf 'device: {flops: 1e10, bandwidth_gb_s: 10}\nlinks: [{bandwidth_gb_s: 1, latency_us: 1e9}]\nemulate: true\n' >slow.yaml
@@ -496,8 +463,8 @@ err_lacks "again"
 
 it "over MPI, too: processes are killed, stopped and interrupted, and none is left behind"
 if over_mpi; then
-  goes_on_after_kill 1
-  goes_on_after_stop 0 1
+  goes_on_after_kill two 1
+  goes_on_after_stop two 0 1
   saves_when_interrupted
   two
   wait_for several/checkpoint-50

@@ -73,3 +73,17 @@ follows() {
       if (!(key in have) || d > 1e-5 * size) { bad = 1; print "  " key " is " have[key] ", expected " $3 } }
     END { exit bad || n < 10 }' numbers "$1" || fail "$1: other numbers"
 }
+
+# runs_follow FOLDER FOLLOWS: the runs of LlamaFactory in that folder of tests/golden, each step by step, by the function
+# that compares numbers with those of a file.
+runs_follow() {
+  for golden in "$ROOT"/tests/golden/"$1"/*.txt; do
+    it "LlamaFactory's run $(basename "$golden" .txt), step by step"
+    need_data golden/llamafactory || continue
+    run_cmd sh -c 'cd "$1" && shift && exec "$@"' - "$data" "$HYPER" train sft-llama3/config.yaml threads=1 output_dir="$WORK/golden" \
+      overwrite_output_dir=true save_strategy=no plot_loss=false max_steps=12 $(sed -n 's/^# key //p' "$golden")
+    exit_is 0
+    numbers_of golden/trainer_state.json > numbers
+    "$2" "$golden"
+  done
+}
