@@ -107,14 +107,13 @@ void model_files_free(model_files *m) {
   *m = (model_files){.n = 0};
 }
 
-hp_status model_files_put(model_files *m, const char *name, char *bytes, size_t len) {
+void model_files_put(model_files *m, const char *name, char *bytes, size_t len) {
   size_t i = 0;
   while (i < m->n && strcmp(m->file[i].name, name)) i++;
   HP_ASSERT(i < MODEL_FILES_MAX);
   if (i == m->n) m->n++;
   else mem_free(m->file[i].bytes);
   m->file[i] = (model_file){name, bytes, len};
-  return HP_OK;
 }
 
 hp_status model_files_write(const model_files *m, const char *dir) {

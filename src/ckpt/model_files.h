@@ -27,7 +27,7 @@ enum { MODEL_FILE_BYTES_MAX = 256 << 20 };
 hp_status model_files_read(const char *dir, model_files *out);
 void model_files_free(model_files *m);
 /* Replaces or adds a file of a name that model_files_read knows; owns bytes (mem_free). */
-hp_status model_files_put(model_files *m, const char *name, char *bytes, size_t len);
+void model_files_put(model_files *m, const char *name, char *bytes, size_t len);
 hp_status model_files_write(const model_files *m, const char *dir);
 
 /* A config.json with another dtype of its weights. */

@@ -41,10 +41,11 @@ static void put_text(writer *w, const char *at, size_t n) {
 }
 
 static void put_slot(writer *w, const char *slot, const char *content) {
+  static const char marks[] = {SLOT_BOS, SLOT_EOS, SLOT_CUT, '\0'};
   w->content = content;
   w->first = true;
   for (;; slot++) {
-    size_t n = strcspn(slot, "\x01\x02\x05");
+    size_t n = strcspn(slot, marks);
     put_text(w, slot, n);
     slot += n;
     const char *token = *slot == SLOT_BOS ? w->bos : *slot == SLOT_EOS ? w->eos : NULL;

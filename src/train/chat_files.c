@@ -38,7 +38,8 @@ static const char *find_eos(const chat_template *of, const tokenizer *t) {
 static hp_status put_text(model_files *files, const char *name, str *text) {
   HP_TRY(str_status(text));
   size_t n = text->len;
-  return model_files_put(files, name, str_take(text), n);
+  model_files_put(files, name, str_take(text), n);
+  return HP_OK;
 }
 
 static hp_status put_template(const chat_template *of, const tokenizer *t, model_files *files) {
