@@ -100,6 +100,7 @@ static void find_marked(const search *s, const char *open, const char *close, co
 }
 
 static bool is_tool(const tree_node *tools, const char *name, size_t n) {
+  if (!tools || tools->kind != TREE_LIST) return false;
   for (uint32_t i = 0; i < tools->len; i++) {
     const tree_node *one = tools->child[i], *function = tree_get(one, "function");
     const tree_node *own = tree_get(function ? function : one, "name");
