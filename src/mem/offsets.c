@@ -8,7 +8,9 @@
 #include <string.h>
 
 enum { UNLIMITED = 16 }; /* without a limit, the share of the effort to improve a plan */
-enum { CLOSE = 1024 };   /* without a limit, a plan within one part in CLOSE of the bound is good */
+/* Without a limit, a plan within one part in CLOSE of the bound is good; of so many items that a
+ * pass takes a fifth of a second, one within a part in CLOSE_OF_MANY. */
+enum { CLOSE = 1024, CLOSE_OF_MANY = 128, MANY = 20000 };
 
 /* Per tier: a lower bound, greedy plans and, while the best one is not good enough, exact search
  * (few items) and repair of the greedy order. */
@@ -212,7 +214,7 @@ static hp_status plan_tier(planner *w, const offsets_problem *p, uint8_t tier,
   if (!g->n) return HP_OK;
   HP_TRY(lower_bound(w, tier, &g->bound, &out->bound_at[tier]));
   uint64_t limit = p->limit[tier], start = g->work;
-  uint64_t close = g->bound + g->bound / CLOSE;
+  uint64_t close = g->bound + g->bound / (g->n > MANY ? CLOSE_OF_MANY : CLOSE);
   g->good = !limit || (p->tight[tier] && close < limit) ? close : limit;
   if (g->good < g->bound) g->good = g->bound;
   HP_TRY(greedy_plan(g, p->effort));

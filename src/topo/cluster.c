@@ -244,6 +244,7 @@ static bool within(const mesh *m, const uint8_t *axis, int n, int64_t block) {
     if (m->size[axis[i]] > 1 && own > span) span = own;
   }
   if (!m->rank) return block % span == 0;
+  if (m->consecutive && block % span == 0 && m->rank[0] % span == 0) return true;
   for (int64_t p = 0; p < m->devices; p++) {
     int64_t first = p;
     for (int i = 0; i < n; i++) first -= mesh_coordinate(m, p, axis[i]) * mesh_stride(m, axis[i]);

@@ -67,7 +67,7 @@ static hp_status check_ranks(const int64_t *rank, int64_t ranks, int64_t devices
 
 hp_status mesh_init(const int64_t *size, const char *const *name, int axes, const int64_t *rank,
                     int64_t ranks, mesh *out) {
-  mesh m = {.axes = axes};
+  mesh m = {.axes = axes, .consecutive = true};
   HP_TRY(check_sizes(size, axes, &m.devices));
   for (int a = 0; a < axes; a++) {
     HP_TRY(check_name(name, a, axes));
@@ -79,6 +79,7 @@ hp_status mesh_init(const int64_t *size, const char *const *name, int axes, cons
     m.rank = mem_calloc((size_t)m.devices, sizeof *m.rank);
     HP_TRY_MEM(m.rank);
     memcpy(m.rank, rank, (size_t)m.devices * sizeof *m.rank);
+    for (int64_t p = 1; p < m.devices; p++) m.consecutive &= rank[p] == rank[0] + p;
   }
   *out = m;
   return HP_OK;

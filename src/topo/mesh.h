@@ -11,8 +11,9 @@ typedef struct {
   int axes;
   int64_t size[MESH_AXES];
   char name[MESH_AXES][MESH_NAME];
-  int64_t devices; /* product of the sizes */
-  int64_t *rank;   /* by device position; NULL: the position itself */
+  int64_t devices;  /* product of the sizes */
+  int64_t *rank;    /* by device position; NULL: the position itself */
+  bool consecutive; /* ranks follow each other, from that of position 0 on */
 } mesh;
 
 /* Checks and copies.  Sizes are positive; names are unique, not empty, not "None" and without

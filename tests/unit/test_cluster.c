@@ -191,6 +191,20 @@ TEST(ranks_that_are_listed_decide_the_link) {
   mesh_free(&m);
 }
 
+TEST(ranks_in_a_row_that_begin_within_a_node_may_cross_it) {
+  cluster c = parse(two_nodes); /* of 4 devices */
+  mesh begins = make_mesh(1, 4, (int64_t[]){4, 5, 6, 7}),
+       crosses = make_mesh(1, 4, (int64_t[]){2, 3, 4, 5}),
+       pairs = make_mesh(2, 2, (int64_t[]){2, 3, 4, 5});
+  uint8_t b = 1;
+  CHECK_STR(cluster_link_of(&c, &begins, &b, 1)->name, "node");
+  CHECK_STR(cluster_link_of(&c, &crosses, &b, 1)->name, "net");
+  CHECK_STR(cluster_link_of(&c, &pairs, &b, 1)->name, "node");
+  mesh_free(&begins);
+  mesh_free(&crosses);
+  mesh_free(&pairs);
+}
+
 TEST(a_cluster_of_any_size_holds_every_mesh) {
   cluster c;
   mesh m = make_mesh(1024, 8, NULL);
