@@ -120,6 +120,70 @@ static void find_named(const search *s, const tree_node *tools) {
   if (end) tell(s, line, name_end, name_end, end);
 }
 
+/* --- a tool's name among other text ----------------------------------------------------------- */
+
+static bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         (c && strchr("_.-", c));
+}
+
+/* Behind the bracket that closes the one at `from`; brackets in quotes do not count. */
+static const char *find_bracket_end(const search *s, const char *from) {
+  char open = *from, close = open == '(' ? ')' : '}', quote = 0;
+  int depth = 0;
+  for (const char *at = from; at < s->end; at++) {
+    if (quote && *at == '\\') at++;
+    else if (quote) quote = *at == quote ? 0 : quote;
+    else if (*at == '"' || *at == '\'') quote = *at;
+    else if (*at == open) depth++;
+    else if (*at == close && !--depth) return at + 1;
+  }
+  return NULL;
+}
+
+static bool stands_at(const search *s, const char *at, const char *word) {
+  size_t n = strlen(word);
+  return (size_t)(s->end - at) >= n && !memcmp(at, word, n);
+}
+
+static bool stands_before(const search *s, const char *at, const char *word) {
+  size_t n = strlen(word);
+  return (size_t)(at - s->at) >= n && !memcmp(at - n, word, n);
+}
+
+/* Is it the first of a list, or behind another call of one? */
+static bool is_listed(const search *s, const char *name, const char *last_call) {
+  while (name > s->at && is_space(name[-1])) name--;
+  return stands_before(s, name, "[") || (stands_before(s, name, ",") && last_call == name - 1);
+}
+
+/* The end of the arguments of call:NAME{...}, [NAME(...), NAME(...)], or NAME with <arg_key> on the
+ * next line (special tokens around them are not part of an answer); NULL: it is no call.
+ * last_call: the end of the one before it, or NULL. */
+static const char *find_call_end(const search *s, const char *name, const char *name_end,
+                                 const char *last_call) {
+  if (stands_at(s, name_end, "\n<arg_key>")) {
+    const char *end = find(s, name_end, "</tool_call>");
+    return end ? end : s->end;
+  }
+  bool called = stands_at(s, name_end, "{") && stands_before(s, name, "call:");
+  bool listed = stands_at(s, name_end, "(") && is_listed(s, name, last_call);
+  return called || listed ? find_bracket_end(s, name_end) : NULL;
+}
+
+static void find_words(const search *s, const tree_node *tools) {
+  const char *last_call = NULL;
+  for (const char *at = s->at; at < s->end;) {
+    const char *word = at, *end = NULL;
+    while (at < s->end && is_word(*at)) at++;
+    if (at == word) at++;
+    else if (is_tool(tools, word, (size_t)(at - word))) end = find_call_end(s, word, at, last_call);
+    if (!end) continue;
+    tell(s, word, at, at, end);
+    at = last_call = end;
+  }
+}
+
 hp_status answer_find_calls(const char *text, size_t n, const tree_node *tools, answer_call *told,
                             void *ctx) {
   const search s = {text, text + n, told, ctx};
@@ -128,5 +192,6 @@ hp_status answer_find_calls(const char *text, size_t n, const tree_node *tools, 
   find_marked(&s, "<function=", ">", "</function>");
   find_marked(&s, "<invoke name=\"", "\">", "</invoke>");
   find_named(&s, tools);
+  find_words(&s, tools);
   return HP_OK;
 }

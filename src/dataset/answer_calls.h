@@ -10,7 +10,8 @@ typedef void answer_call(void *ctx, const char *name, size_t name_n, const char 
                          size_t n);
 /* Looks for: JSON objects of a name and arguments (or parameters); "Action: NAME" and "Action
  * Input: ..."; <function=NAME>...</function>; <invoke name="NAME">...</invoke>; and the name of one
- * of the tools (a list, or NULL) on the first line, with JSON behind it. */
+ * of the tools (a list, or NULL): on the first line, with JSON behind it, and as call:NAME{...},
+ * [NAME(...), ...], or before a line that begins with <arg_key>. */
 hp_status answer_find_calls(const char *text, size_t n, const tree_node *tools, answer_call *tell,
                             void *ctx);
 

@@ -1,7 +1,8 @@
 /* Conversations: three parts divided by bytes 0xFF.  Behind a byte that chooses, the name of a
  * template (and, behind a space, of a tool format); an entry of dataset_info.json, or nothing; the
  * records, as JSON or CSV.  What is read has the form of dataset/chat.h and is encoded twice to the
- * same tokens, its rows keep to the cutoff, and calls that are found in its messages lie in them. */
+ * same tokens, its rows keep to the cutoff, and calls that are found in its messages lie in them.
+ */
 #include "fuzz.h"
 
 #include "base/json.h"
@@ -17,9 +18,9 @@
 /* A token for each byte, and those that templates write as tokens. */
 static tokenizer *byte_tokenizer(void) {
   static tokenizer *t;
-  static const char *const more[] = {"<|user|>",        "<|assistant|>",   "<|system|>",
-                                     "<|observation|>", "[gMASK]",         "sop",
-                                     "<|im_start|>",    "<|im_end|>",      "<|start_header_id|>",
+  static const char *const more[] = {"<|user|>",        "<|assistant|>",    "<|system|>",
+                                     "<|observation|>", "[gMASK]",          "sop",
+                                     "<|im_start|>",    "<|im_end|>",       "<|start_header_id|>",
                                      "<|eot_id|>",      "<|end_header_id|>"};
   str json = {0};
   if (t) return t;

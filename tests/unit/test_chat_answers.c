@@ -157,6 +157,15 @@ TEST(calls_are_found_in_the_formats_of_models) {
       {"\ng\n{\"a\": 1}", "g({\"a\": 1});"},
       {"h\n{\"a\": 1}", ""},
       {"g\nand so on", ""},
+      {"call:f{a:<|\"|>x}<|\"|>,b:{c:1}}call:g{}", "f({a:<|\"|>x}<|\"|>,b:{c:1}});g({});"},
+      {"call:h{a:1} f{a:1} call:f{a:", ""},
+      {"[f(a=\"x)\\\"\", b='('), g()]", "f((a=\"x)\\\"\", b='('));g(());"},
+      {"I could use f(1), f(2) or g.", ""},
+      {"[h(1), off(2), f(3", ""},
+      {"<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
+       "f(<arg_key>a</arg_key>\n<arg_value>1</arg_value>);"},
+      {"Well.\ng\n<arg_key>a</arg_key><arg_value>1</arg_value>",
+       "g(<arg_key>a</arg_key><arg_value>1</arg_value>);"},
   };
   tree t;
   CHECK_OK(json_parse(tools, sizeof tools - 1, "tools", &t));
