@@ -2,7 +2,7 @@
 
   compare.py [--rounds N] [--steps N] [--threads N] [--without PEER] [--isa ISA] [WHAT ...]
 
-WHAT: gemm, op, compile, memory, load, sweep (figures.py), or train, prefill, decode or any part of a row's name, as
+WHAT: gemm, op, compile, memory, tune, load, sweep (figures.py), or train, prefill, decode or any part of a row's name, as
 llama-110m-B4-T256-bf16; without it all but the load, which makes 19 GB of files, and the sweep.  The sides of a row
 take turns (A B A B), each turn some steps after 2 for warm-up; figures are medians.  A JSON object a row is appended
 to build/compare/KIND.jsonl, of which page.py makes tables: KIND-ISA.jsonl with --isa, which holds hyper and PyTorch's
@@ -135,16 +135,18 @@ def measure(kind, lines, isa=None):
 
 
 def main():
-    others = ("gemm", "op", "compile", "memory", "load", "sweep")
+    others = ("gemm", "op", "compile", "memory", "tune", "load", "sweep")
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=3)
     p.add_argument("--threads", type=int, default=os.cpu_count())
-    p.add_argument("--without", action="append", default=[], choices=["eager", "compile", "llama"],
+    p.add_argument("--without", action="append", default=[], choices=["eager", "compile", "llama", "llamafactory"],
                    help="leave a peer out")
     p.add_argument("--isa", choices=HELD_TO, help="hold all sides to it")
     p.add_argument("what", nargs="*")
     a = p.parse_args()
+    if not sides.LLAMAFACTORY:
+        a.without.append("llamafactory")
     if a.isa:
         os.environ.update(HELD_TO[a.isa])
         a.without.append("llama")

@@ -6,6 +6,7 @@ import tempfile
 
 import loading
 import sides
+import tuning
 
 MODELS = ("llama-110m", "gpt2-124m", "llama-15m")
 
@@ -93,6 +94,13 @@ def load(a):
     about = machine(a)
     for line in loading.rows(a):
         yield dict(line, **about)
+
+
+def tune(a):
+    """Stages and adapters by the same YAML in LlamaFactory, next to the machine's limit."""
+    about = machine(a)
+    for line in tuning.rows(a):
+        yield dict(line, bench="compare_tune", **about)
 
 
 # One size at a time of this Llama changes.

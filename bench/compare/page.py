@@ -121,8 +121,23 @@ def sweep_cells(l):
     return f"{1e3 * l['step_s']:.0f}", mark(l["of_limit"], (0.6, 1)), gap
 
 
+def tune(lines):
+    yield ["step", "hyper, s", "LlamaFactory, s", "limit, s", "/ LlamaFactory", "of limit", "of the full step", "GiB (of LlamaFactory's)",
+           "of the full step's memory"]
+    by = {l["tuning"]: l for l in lines}
+    for l in lines:
+        full = by.get({"lora": "sft", "dpo-lora": "dpo", "sft": "pt"}.get(l["tuning"]))
+        theirs = l.get("llamafactory_step_s")
+        share = f" ({l['rss_bytes'] / l['llamafactory_rss_bytes']:.2f})" if theirs else ""
+        goal = None if l["tuning"] in ("pt", "sft") else (1.8, 1.8)
+        yield [l["row"].replace("-", " "), f"{l['step_s']:.2f}", f"{theirs:.2f}" if theirs else "-", f"{l['limit_s']:.2f}",
+               mark(theirs / l["step_s"] if theirs else None, goal), f"{l['limit_s'] / l['step_s']:.2f}",
+               f"{l['step_s'] / full['step_s']:.2f}" if full else "-", gib(l["rss_bytes"]) + share,
+               f"{l['rss_bytes'] / full['rss_bytes']:.2f}" if full else "-"]
+
+
 TABLES = {"train": whole_models, "prefill": whole_models, "decode": whole_models, "gemm": gemm, "op": op,
-          "compile": compile, "memory": memory, "load": load, "sweep": sweep}
+          "compile": compile, "memory": memory, "load": load, "tune": tune, "sweep": sweep}
 
 
 def table(kind, lines):

@@ -10,6 +10,7 @@ BUILD = os.environ.get("COMPARE_BUILD", "build/compare")
 HYPER = os.environ.get("HYPER", "build/hyper")
 CONFIGS = os.environ.get("HYPER_DATA", "../shared/data") + "/configs"
 LLAMA = os.environ.get("COMPARE_LLAMA", "")
+LLAMAFACTORY = os.environ.get("COMPARE_LLAMAFACTORY", "")
 WARM_UP = 2
 
 

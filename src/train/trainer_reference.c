@@ -1,6 +1,7 @@
 /* Log-probabilities of all samples by the reference model, once before training. */
 #include "base/log.h"
 #include "base/milestone.h"
+#include "base/thread.h"
 #include "train/losses.h"
 #include "train/trainer.h"
 #include "train/trainer_state.h"
@@ -8,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of few lengths, so that few programs are compiled. */
-enum { WIDTHS = 4 };
+/* Rows of few lengths, so that few programs are compiled; seconds between lines of the log. */
+enum { WIDTHS = 4, TELL_S = 30 };
 
 typedef struct {
   const preference *p;
@@ -20,6 +21,8 @@ typedef struct {
   int64_t *order; /* rows by length */
   int32_t *ids, *labels, *span;
   float *logps; /* of a batch */
+  int64_t scored, rows;
+  double start_s, told_s;
 } scoring;
 
 static int64_t row_length(const sample_set *s, int64_t row) {
@@ -45,8 +48,19 @@ static void fill_row(const scoring *s, int64_t row, int64_t T, int64_t at) {
   }
 }
 
+/* Now and then, how far it is; rows of long samples come last, so there is no estimate of the end.
+ */
+static void tell_scored(scoring *s, int64_t rows) {
+  double now = time_now_s();
+  s->scored += rows;
+  if (now - s->told_s < TELL_S) return;
+  s->told_s = now;
+  log_info("scored %lld of %lld answers by the reference model, in %.0f s", (long long)s->scored,
+           (long long)s->rows, now - s->start_s);
+}
+
 /* Rows order[first..last), none longer than T; the last batch is filled up with its last row. */
-static hp_status score_rows(const scoring *s, int64_t first, int64_t last, int64_t T) {
+static hp_status score_rows(scoring *s, int64_t first, int64_t last, int64_t T) {
   lm_scorer *scorer = NULL;
   lm_losses *of = preference_is_mean(s->p) ? preference_mean_logps : preference_logps;
   if (first == last) return HP_OK;
@@ -60,12 +74,13 @@ static hp_status score_rows(const scoring *s, int64_t first, int64_t last, int64
     st = lm_scorer_run(scorer, &b, s->logps);
     for (int64_t i = 0; i < s->batch && at + i < last && !st; i++)
       s->set->ref[s->order[at + i]] = s->logps[i];
+    tell_scored(s, last - at < s->batch ? last - at : s->batch);
   }
   lm_scorer_free(scorer);
   return st;
 }
 
-static hp_status score_widths(const scoring *s, int64_t rows) {
+static hp_status score_widths(scoring *s, int64_t rows) {
   hp_status st = HP_OK;
   for (int64_t k = 1, first = 0; k <= WIDTHS && !st; k++) {
     int64_t T = s->set->longest * k / WIDTHS, last = first;
@@ -86,6 +101,9 @@ static hp_status score_set(const preference *p, lm *m, int32_t pad, int64_t batc
                .m = m,
                .pad = pad,
                .batch = batch,
+               .rows = rows,
+               .start_s = time_now_s(),
+               .told_s = time_now_s(),
                .order = mem_calloc((size_t)rows, sizeof *s.order),
                .ids = mem_calloc(n, sizeof *s.ids),
                .labels = mem_calloc(n, sizeof *s.labels),
@@ -107,10 +125,14 @@ static hp_status score_set(const preference *p, lm *m, int32_t pad, int64_t batc
 }
 
 static hp_status score_all(const train_config *c, const preference *p, lm *m, train_data *d) {
-  int64_t batch = c->is.batch.rows * 2;
-  log_info("log-probabilities of %lld samples by the reference model", (long long)d->train.samples);
+  int64_t batch = c->is.batch.rows * 2, samples = d->train.samples;
+  double start_s = time_now_s();
+  for (int64_t i = 0; i < d->evals; i++) samples += d->eval[i].samples;
+  log_info("scoring %lld samples by the reference model, once before training", (long long)samples);
   HP_TRY(score_set(p, m, d->pad, batch, &d->train));
   for (int64_t i = 0; i < d->evals; i++) HP_TRY(score_set(p, m, d->pad, batch, &d->eval[i]));
+  log_info("scored %lld samples by the reference model in %.2f s", (long long)samples,
+           time_now_s() - start_s);
   return HP_OK;
 }
 
