@@ -118,11 +118,10 @@ static hp_tensor add_bias(model_build *b, hp_tensor y, int64_t out, const char *
 }
 
 /* The module of the weight "NAME.weight", as a linear layer of the model. */
-static model_linear note_linear(model_build *b, const matrix_spec *m, const char *weight) {
+static model_linear linear_of(const matrix_spec *m, const char *weight) {
   model_linear l = {.in = m->in, .out = m->out, .turned = m->turned};
   const char *end = strrchr(weight, '.');
   snprintf(l.name, sizeof l.name, "%.*s", (int)(end ? end - weight : 0), weight);
-  if (!vec_push(&b->linears, l)) b->failed = true;
   return l;
 }
 
@@ -197,8 +196,9 @@ hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const 
   hp_tensor y = hp_einsum_to(b->g, eq, x, hp_cast(b->g, w, b->compute), m->result);
   hp_shape s = hp_shape_of(b->g, y);
   if (packed) y = hp_reshape(b->g, y, (hp_shape){3, {s.dim[0], s.dim[1], m->out}});
-  if (have) return y;
-  model_linear l = note_linear(b, m, name);
+  if (have && have->kind == PARAM_EMBEDDING) return y; /* a tied head is no linear layer */
+  const model_linear l = linear_of(m, name);
+  if (!have && !vec_push(&b->linears, l)) b->failed = true; /* have: a second pass (stage kto) */
   return b->adapter ? add_adapter(b, &(built_linear){&l, x, y, w, eq}) : y;
 }
 

@@ -116,3 +116,21 @@ done
 run train kto/job.yaml dataset=alpaca output_dir=bad
 exit_is 2
 err_has "no record is left to train on"
+
+it "an adapter is applied to the answers of other prompts, too"
+run train kto/job.yaml train_from_scratch=false model_name_or_path=kto-one output_dir=adapter finetuning_type=lora lora_rank=4 lora_target=all learning_rate=0.02
+exit_is 0
+printf 'model_name_or_path: kto-one\nadapter_name_or_path: adapter\nexport_dir: merged\n' >merge.yaml
+run export merge.yaml
+exit_is 0
+for how in "adapter model_name_or_path=kto-one finetuning_type=lora adapter_name_or_path=adapter" "merged model_name_or_path=merged ref_model=kto-one"; do
+  run train kto/job.yaml train_from_scratch=false output_dir=on-$how learning_rate=1e-9
+  exit_is 0
+done
+steps_of() { sed -n "s/.*\"$2\": \([-0-9.e]*\).*/\1/p" "$1/trainer_state.json"; }
+for key in kl loss; do
+  steps_of on-adapter $key >steps.1
+  steps_of on-merged $key >steps.2
+  paste steps.1 steps.2 | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4 + 1e-3 * $2) bad = 1; if ($1 > 0.01) n++ } END { exit bad || !n }' ||
+    fail "$key is $(tr '\n' ' ' <steps.1)with the adapter, $(tr '\n' ' ' <steps.2)with it merged"
+done
