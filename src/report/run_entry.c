@@ -29,12 +29,6 @@ double run_entry_number(const run_entry *e, const char *key) {
   return v ? v->number : NAN;
 }
 
-double run_round(double x, int digits) {
-  char text[400];
-  snprintf(text, sizeof text, "%.*f", digits, x);
-  return strtod(text, NULL);
-}
-
 void run_print_duration(double s, str *out) {
   int64_t t = s > 0 && s < 9e15 ? (int64_t)s : 0, days = t / 86400;
   if (days) str_printf(out, "%lld day%s, ", (long long)days, days == 1 ? "" : "s");

@@ -25,8 +25,7 @@ const run_value *run_entry_get(const run_entry *e, const char *key); /* NULL: no
 /* The number under a key, NAN when there is none. */
 double run_entry_number(const run_entry *e, const char *key);
 
-/* As Python writes: str(timedelta(seconds=int(s))), and round(x, digits). */
+/* As Python writes str(timedelta(seconds=int(s))). */
 void run_print_duration(double s, str *out);
-double run_round(double x, int digits);
 
 #endif

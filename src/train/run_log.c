@@ -1,6 +1,7 @@
 #include "train/run_log.h"
 
 #include "base/json.h"
+#include "base/round.h"
 #include "base/thread.h"
 #include "train/losses.h"
 #include "train/train_preference.h"
@@ -38,7 +39,7 @@ void run_log_step(run_log *r, int64_t step, double epoch, float loss, double flo
 
 /* samples, steps or tokens per second, as speed_metrics gives them */
 static void add_rate(run_entry *e, const char *key, double n, double seconds) {
-  if (seconds > 0) run_entry_add(e, key, run_round(n / seconds, 3));
+  if (seconds > 0) run_entry_add(e, key, round_decimal(n / seconds, 3));
 }
 
 /* Ends an entry with epoch and step and appends it to the history. */
@@ -49,7 +50,7 @@ static hp_status close_entry(run_log *r, run_entry *e) {
     run_entry_add_int(e, "num_input_tokens_seen", r->tokens_seen);
   if (r->config->is.count != COUNT_NO && run_entry_get(e, "loss")) {
     double seconds = time_now_s() - r->start_s;
-    run_entry_add(e, "train_runtime", run_round(seconds, 4));
+    run_entry_add(e, "train_runtime", round_decimal(seconds, 4));
     add_rate(e, "train_tokens_per_second", (double)(r->tokens_seen - r->tokens_at_start), seconds);
   }
   run_entry_add_int(e, "step", r->step);
@@ -122,7 +123,7 @@ hp_status run_log_evaluated(run_log *r, const char *name, const run_evaluation *
   }
   run_entry_add(&e, key[0], x->loss);
   HP_TRY(add_eval_metrics(r, name, x, &e));
-  run_entry_add(&e, key[1], run_round(x->seconds, 4));
+  run_entry_add(&e, key[1], round_decimal(x->seconds, 4));
   add_rate(&e, key[2], (double)x->samples, x->seconds);
   add_rate(&e, key[3], (double)x->batches, x->seconds);
   HP_TRY(close_entry(r, &e));
@@ -137,7 +138,7 @@ hp_status run_log_finished(run_log *r, run_entry *out) {
   r->loss_total += (double)r->loss_sum;
   r->loss_sum = 0;
   int64_t counted = r->step - r->counted_from;
-  run_entry_add(&e, "train_runtime", run_round(seconds, 4));
+  run_entry_add(&e, "train_runtime", round_decimal(seconds, 4));
   add_rate(&e, "train_samples_per_second", (double)r->order->train_samples, seconds);
   add_rate(&e, "train_steps_per_second", (double)r->flow->steps, seconds);
   run_entry_add(&e, "total_flos", r->total_flos);
@@ -182,12 +183,12 @@ void run_log_print_line(const run_log *r, const run_entry *e, double now, str *o
   put_value(&w, "lr", run_entry_get(e, "learning_rate"));
   put_value(&w, "epoch", run_entry_get(e, "epoch"));
   json_put_key(&w, "percentage");
-  json_put_double(&w, steps > 0 ? run_round(done / steps * 100, 2) : 100);
+  json_put_double(&w, steps > 0 ? round_decimal(done / steps * 100, 2) : 100);
   put_duration(&w, "elapsed_time", elapsed);
   put_duration(&w, "remaining_time", done > 0 ? (steps - done) * (elapsed / done) : 0);
   if (r->tokens_seen && r->config->is.count != COUNT_NO) {
     json_put_key(&w, "throughput");
-    json_put_double(&w, elapsed > 0 ? run_round((double)r->tokens_seen / elapsed, 2) : 0);
+    json_put_double(&w, elapsed > 0 ? round_decimal((double)r->tokens_seen / elapsed, 2) : 0);
     json_put_key(&w, "total_tokens");
     json_put_int(&w, r->tokens_seen);
   }
@@ -471,7 +472,7 @@ static void print_metric(const run_value *v, str *out) {
   } else if (v->whole) {
     str_printf(out, "%lld", (long long)v->integer);
   } else {
-    str_add_double(out, run_round(v->number, 4));
+    str_add_double(out, round_decimal(v->number, 4));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/round.h"
 #include "base/thread.h"
 #include "base/yaml.h"
 #include "report/progress.h"
@@ -493,6 +494,7 @@ TEST(durations_and_roundings_are_pythons) {
     CHECK_STR(s.at, row[i].want);
     str_free(&s);
   }
-  CHECK(run_round(2.675, 2) == 2.67 && run_round(0.5, 0) == 0 && run_round(1.5, 0) == 2);
-  CHECK(run_round(35.714285714285715, 2) == 35.71 && run_round(1e300, 4) == 1e300);
+  CHECK(round_decimal(2.675, 2) == 2.67 && round_decimal(0.5, 0) == 0 &&
+        round_decimal(1.5, 0) == 2);
+  CHECK(round_decimal(35.714285714285715, 2) == 35.71 && round_decimal(1e300, 4) == 1e300);
 }
