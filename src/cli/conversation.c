@@ -143,15 +143,7 @@ hp_status conversation_encode(const conversation *c, token_ids *out) {
 }
 
 int conversation_find_ends(const conversation *c, int32_t *ids, int n) {
-  const char *const *stop = c->encoder.of.stop;
-  int found = 0;
-  if (!c->by_encoder) return 0;
-  ids[found++] = c->encoder.eos;
-  for (size_t i = 0; i < sizeof c->encoder.of.stop / sizeof *stop && stop[i] && found < n; i++) {
-    int32_t id = tokenizer_find(c->t, stop[i], strlen(stop[i]));
-    if (id >= 0 && id != ids[0]) ids[found++] = id;
-  }
-  return found;
+  return c->by_encoder ? chat_find_ends(&c->encoder.of, c->t, c->encoder.eos, ids, n) : 0;
 }
 
 static void put_message(json_writer *w, const char *role, const str *text) {

@@ -4,8 +4,10 @@
  * The form: messages of user (or observation) and assistant (or function) by turns, a system
  * message, tools as JSON text.  The last message is the response; a preference has two, the chosen
  * and the rejected one; an example of stage kto is one of the two, and the other is empty.
- * A record that does not fit (roles out of order, no response) stays in the data set as a sample
- * that is left out later, so that shuffles and splits are LlamaFactory's. */
+ * A record of alpaca data may have no response.  One that does not fit (roles out of order) stays
+ * in the data set as a sample that is left out later, so that shuffles and splits are
+ * LlamaFactory's.
+ */
 #ifndef DATASET_CHAT_H
 #define DATASET_CHAT_H
 

@@ -110,6 +110,7 @@ static hp_status align_alpaca(aligning *a, chat *out) {
   }
   const tree_node *response = column(a, f->response);
   if (!response || response->kind != TREE_STRING) {
+    if (!judged) return HP_OK;
     leave_out(a, "it has no response");
     response = NULL;
   }

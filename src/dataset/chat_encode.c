@@ -366,3 +366,13 @@ hp_status chat_encode(const chat_encoder *e, const chat_turns *c, bool one, bool
   str_free(&bare);
   return st;
 }
+
+int chat_find_ends(const chat_template *of, const tokenizer *t, int32_t eos, int32_t *ids, int n) {
+  int found = 0;
+  ids[found++] = eos;
+  for (size_t i = 0; i < sizeof of->stop / sizeof *of->stop && of->stop[i] && found < n; i++) {
+    int32_t id = tokenizer_find(t, of->stop[i], strlen(of->stop[i]));
+    if (id >= 0 && id != eos) ids[found++] = id;
+  }
+  return found;
+}

@@ -45,4 +45,8 @@ typedef struct {
 hp_status chat_encode(const chat_encoder *e, const chat_turns *c, bool one, bool drop_history,
                       token_ids *ids);
 
+/* Tokens that end an answer, at most n: eos, then the stops of the template that the tokenizer has.
+ * How many there are. */
+int chat_find_ends(const chat_template *of, const tokenizer *t, int32_t eos, int32_t *ids, int n);
+
 #endif

@@ -161,6 +161,10 @@ void report_print_curves(const report *r, str *out) {
   str_add(out, "<div class=\"two\">");
   print_key(r, "learning_rate", "learning rate", 2, out);
   print_key(r, "grad_norm", "gradient norm", 3, out);
+  print_key(r, "eval_rouge-1", "ROUGE-1 of answers", 1, out);
+  print_key(r, "eval_rouge-2", "ROUGE-2 of answers", 1, out);
+  print_key(r, "eval_rouge-l", "ROUGE-L of answers", 1, out);
+  print_key(r, "eval_bleu-4", "BLEU-4 of answers", 1, out);
   if (r->steps) {
     print_small("tokens per second", 5, r->step, r->tokens_per_s, r->steps, true, out);
     print_small("seconds a step", 1, r->step, r->step_s, r->steps, true, out);

@@ -16,7 +16,8 @@ static hp_status read_eos(const tree_node *n, generation *g) {
   g->n_eos = 0;
   for (uint32_t i = 0; i < (list ? n->len : 1); i++) {
     int64_t id;
-    if (g->n_eos == 8) TREE_FAIL(n, "more than 8 end tokens");
+    if (g->n_eos == GENERATION_ENDS_MAX)
+      TREE_FAIL(n, "more than %d end tokens", GENERATION_ENDS_MAX);
     HP_TRY(config_read_id(list ? n->child[i] : n, &id));
     g->eos[g->n_eos++] = (int32_t)id;
   }

@@ -6,10 +6,12 @@
 #include "model/lm_eval.h"
 #include "serve/sampling.h"
 
+enum { GENERATION_ENDS_MAX = 64 };
+
 typedef struct {
   sampling sampling;
   int64_t max_new_tokens;
-  int32_t eos[8]; /* tokens that end the text */
+  int32_t eos[GENERATION_ENDS_MAX]; /* tokens that end the text */
   int n_eos;
   const char *stop; /* text that ends it; NULL = none */
   uint64_t cache;   /* bytes for keys and values; 0: what prompt and limit need */

@@ -89,9 +89,12 @@ static hp_status add_special(tokenizer *t, const tree_node *node, int32_t *id) {
 
 static hp_status read_more_specials(tokenizer *t, const tree_node *config, const char *key) {
   const tree_node *list = tok_get(config, key);
-  int32_t id;
   if (!list || (list->kind != TREE_LIST && list->kind != TREE_MAP)) return HP_OK;
-  for (size_t i = 0; i < list->len; i++) HP_TRY(add_special(t, list->child[i], &id));
+  for (size_t i = 0; i < list->len; i++) {
+    int32_t id = -1;
+    HP_TRY(add_special(t, list->child[i], &id));
+    if (list->kind == TREE_LIST && id >= 0 && !vec_push(&t->extra, id)) return HP_ERR_OOM;
+  }
   return HP_OK;
 }
 

@@ -29,6 +29,7 @@ struct tokenizer {
   tok_entry *entry; /* by id, model and added tokens */
   size_t n;
   int32_t role[TOK_ROLES];
+  token_ids extra;    /* tokens of lists of special tokens that play no role */
   bool takes_bytes;   /* stray bytes of the input can be tokens */
   bool split_special; /* never look for special tokens in text */
 };

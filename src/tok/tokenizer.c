@@ -12,6 +12,7 @@ void tokenizer_free(tokenizer *t) {
   tok_decoder_free(t->decoder);
   tok_post_free(&t->post);
   mem_free(t->entry);
+  vec_free(&t->extra);
   mem_free(t);
 }
 
@@ -150,6 +151,8 @@ const char *tokenizer_token(const tokenizer *t, int32_t id, size_t *n) {
 }
 
 size_t tokenizer_size(const tokenizer *t) { return t->n; }
+
+const token_ids *tokenizer_extra_specials(const tokenizer *t) { return &t->extra; }
 
 int32_t tokenizer_role(const tokenizer *t, token_role role) {
   return (unsigned)role < TOK_ROLES ? t->role[role] : -1;

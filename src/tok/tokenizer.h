@@ -75,4 +75,7 @@ typedef enum {
 /* The id that tokenizer_config.json or special_tokens_map.json gives a role; -1 = none. */
 int32_t tokenizer_role(const tokenizer *t, token_role role);
 
+/* Ids of the tokens that "additional_special_tokens" or "extra_special_tokens" list there. */
+const token_ids *tokenizer_extra_specials(const tokenizer *t);
+
 #endif

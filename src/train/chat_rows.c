@@ -150,21 +150,30 @@ const chat_message *chat_judged(const chat *c, bool *good) {
   return *good ? m : m + 1;
 }
 
+static hp_status put_answer(const chat_rules *r, const chat *c, const chat_message *with,
+                            chat_row *out) {
+  token_ids prompt = {0}, answer = {0};
+  hp_status st = encode_answer(r, c, with, &prompt, &answer);
+  int64_t q = (int64_t)prompt.len, a = (int64_t)answer.len;
+  fit(r->cutoff, &q, &a);
+  if (!st) st = put(out, &prompt, q, false);
+  if (!st) st = put(out, &answer, a, true);
+  out->cut = q < (int64_t)prompt.len || a < (int64_t)answer.len;
+  vec_free(&prompt);
+  vec_free(&answer);
+  return st;
+}
+
+hp_status chat_row_of_answer(const chat_rules *r, const chat *c, chat_row *out) {
+  static const chat_message none = {.role = CHAT_ASSISTANT, .text = {"", 0}};
+  return put_answer(r, c, c->n - c->prompt == 1 ? &c->message[c->prompt] : &none, out);
+}
+
 hp_status chat_rows_of_judged(const chat_rules *r, const chat *c, const chat *other,
                               chat_row out[2]) {
   bool good;
   const chat_message *with[2] = {chat_judged(c, &good), chat_judged(other, &good)};
   hp_status st = HP_OK;
-  for (int k = 0; k < 2 && !st; k++) {
-    token_ids prompt = {0}, answer = {0};
-    st = encode_answer(r, c, with[k], &prompt, &answer);
-    int64_t q = (int64_t)prompt.len, a = (int64_t)answer.len;
-    fit(r->cutoff, &q, &a);
-    if (!st) st = put(&out[k], &prompt, q, false);
-    if (!st) st = put(&out[k], &answer, a, true);
-    out[k].cut = q < (int64_t)prompt.len || a < (int64_t)answer.len;
-    vec_free(&prompt);
-    vec_free(&answer);
-  }
+  for (int k = 0; k < 2 && !st; k++) st = put_answer(r, c, with[k], &out[k]);
   return st;
 }

@@ -26,6 +26,9 @@ hp_status chat_rows_of_pair(const chat_rules *r, const chat *c, chat_row out[2])
 /* Stage kto: the prompt with its answer, and with that of another conversation. */
 hp_status chat_rows_of_judged(const chat_rules *r, const chat *c, const chat *other,
                               chat_row out[2]);
+/* The prompt with its answer, which for generation alone has labels and may be empty: both are cut
+ * alike. */
+hp_status chat_row_of_answer(const chat_rules *r, const chat *c, chat_row *out);
 /* The one of two responses that is not empty; the second if both are. */
 const chat_message *chat_judged(const chat *c, bool *good);
 

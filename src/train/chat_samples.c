@@ -17,7 +17,7 @@ typedef struct {
   chat_rules rules;
   const dataset_sample *sample;
   int64_t n;
-  int each, responses; /* rows of a sample; responses that its conversation has */
+  int each, responses; /* rows of a sample; responses that its conversation has; 0: any number */
   int64_t *other;      /* stage kto: whose response the second row has; NULL: other stages */
   chat_row *row;       /* [n * each] */
   err_report *failure; /* one a part; code HP_OK: none */
@@ -25,7 +25,7 @@ typedef struct {
 
 static bool is_left_out(const encoding *w, int64_t i) {
   const chat *c = w->sample[i].chat;
-  return c->left_out || c->n - c->prompt != (size_t)w->responses;
+  return c->left_out || (w->responses && c->n - c->prompt != (size_t)w->responses);
 }
 
 static hp_status encode_one(const encoding *w, int64_t i) {
@@ -34,7 +34,8 @@ static hp_status encode_one(const encoding *w, int64_t i) {
   milestone_count_work();
   if (is_left_out(w, i)) return HP_OK;
   hp_status st;
-  if (w->each == 1) st = chat_row_of_turns(&w->rules, c, row);
+  if (!w->responses) st = chat_row_of_answer(&w->rules, c, row);
+  else if (w->each == 1) st = chat_row_of_turns(&w->rules, c, row);
   else if (!w->other) st = chat_rows_of_pair(&w->rules, c, row);
   else st = chat_rows_of_judged(&w->rules, c, w->sample[w->other[i]].chat, row);
   if (!st || st == HP_ERR_OOM) return st;
@@ -65,6 +66,12 @@ static hp_status encode_all(encoding *w, pool *p) {
 
 /* --- what the user is told -------------------------------------------------------------------- */
 
+static const char *why_left_out(const chat *c) {
+  if (c->left_out) return c->left_out;
+  return c->n == c->prompt ? "it has no response"
+                           : "it has another number of responses than the stage needs";
+}
+
 /* Records that are not trained on, or not as they are. */
 static hp_status tell(const encoding *w) {
   int64_t left_out = 0, cut = 0, empty = 0, mute = 0;
@@ -89,21 +96,19 @@ static hp_status tell(const encoding *w) {
   if (left_out)
     log_warn("%s: %lld of %lld records are left out; the first is record %lld of %s: %s", w->shown,
              (long long)left_out, (long long)w->n, (long long)first->record, first->path,
-             first->left_out ? first->left_out
-                             : "it has another number of responses than the stage "
-                               "needs");
+             why_left_out(first));
   if (left_out == w->n)
     HP_FAIL(HP_ERR_INPUT,
             "%s: no record is left to train on; see dataset_info.json: its "
             "formatting, columns and tags",
             w->shown);
-  if (empty)
+  if (w->responses && empty)
     log_warn("%s: an empty answer in %lld of the records: they teach the model to end at once",
              w->shown, (long long)empty);
   if (cut)
     log_info("%s: %lld of %lld samples are longer than cutoff_len %lld and are cut", w->shown,
              (long long)cut, (long long)(w->n - left_out), (long long)w->c->cutoff_len);
-  if (mute)
+  if (w->responses && mute)
     log_warn("%s: %lld samples have nothing to learn in their first cutoff_len %lld tokens; raise "
              "cutoff_len",
              w->shown, (long long)mute, (long long)w->c->cutoff_len);
@@ -297,7 +302,8 @@ static hp_status make_samples(encoding *w, const token_rules *r, const dataset *
                           .last_answer = w->c->mask_history};
   hp_status st = encode_all(w, p);
   if (!st) st = tell(w);
-  if (!st) st = w->c->is.packed ? pack_samples(w, r->pad, &s) : list_samples(w, &s);
+  bool packed = w->c->is.packed && w->responses;
+  if (!st) st = packed ? pack_samples(w, r->pad, &s) : list_samples(w, &s);
   chat_encoder_free(&e);
   free_encoding(w);
   if (st) sample_set_free(&s);
@@ -308,6 +314,12 @@ static hp_status make_samples(encoding *w, const token_rules *r, const dataset *
 hp_status sft_samples(const train_config *c, const token_rules *r, const char *shown,
                       const dataset *d, pool *p, sample_set *out) {
   encoding w = {.c = c, .shown = shown, .each = 1, .responses = 1};
+  return make_samples(&w, r, d, p, out);
+}
+
+hp_status answer_samples(const train_config *c, const token_rules *r, const char *shown,
+                         const dataset *d, pool *p, sample_set *out) {
+  encoding w = {.c = c, .shown = shown, .each = 1};
   return make_samples(&w, r, d, p, out);
 }
 

@@ -30,6 +30,10 @@ typedef struct {
   double (*metric_of)(double loss);
 } train_loss;
 
+/* Samples of an evaluation by predict_with_generate: the prompt, whose labels are LABEL_NONE, then
+ * the expected answer. */
+loss_samples answer_samples;
+
 /* What evaluations compute of a batch, and how many numbers of each token. */
 lm_losses *losses_of_evaluation(const step_options *o);
 int64_t losses_each(const step_options *o);

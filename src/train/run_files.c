@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "report/chart.h"
 #include "base/retry.h"
@@ -192,6 +193,11 @@ hp_status run_files_all_results(const run_files *f, const run_entry *e, int n) {
   tree_free(&before);
   str_free(&text);
   return st;
+}
+
+hp_status run_files_predictions(const run_files *f, const str *lines) {
+  log_info("Saving prediction results to %s/" PREDICTIONS_FILE, f->dir);
+  return put_file(f->dir, PREDICTIONS_FILE, lines);
 }
 
 hp_status run_files_card(const run_files *f) {

@@ -36,6 +36,8 @@ hp_status run_files_all_results(const run_files *f, const run_entry *e, int n);
  * names of the files to `shown`, one per line. */
 hp_status run_files_plots(const run_files *f, str *shown);
 /* README.md, the model card. */
+#define PREDICTIONS_FILE "generated_predictions.jsonl"
+hp_status run_files_predictions(const run_files *f, const str *lines);
 hp_status run_files_card(const run_files *f);
 
 /* run_card.c */

@@ -77,8 +77,13 @@ hp_status run_log_logged(run_log *r, double grad_norm, double lr, run_entry *out
   return HP_OK;
 }
 
-static const char *eval_key(run_log *r, const char *name, const char *what) {
-  return arena_printf(&r->names, "eval_%s%s%s", name, *name ? "_" : "", what);
+/* prefix: "eval", "eval_NAME", "predict" */
+static hp_status add_metric(run_log *r, const char *prefix, const char *what, double x,
+                            run_entry *e) {
+  const char *key = arena_printf(&r->names, "%s_%s", prefix, what);
+  HP_TRY_MEM(key);
+  run_entry_add(e, key, x);
+  return HP_OK;
 }
 
 static bool is_new_best(run_log *r, double loss) {
@@ -93,41 +98,53 @@ static bool is_new_best(run_log *r, double loss) {
 }
 
 /* Metrics of preferences; of judged answers the divergence alone has no prefix. */
-static hp_status add_eval_metrics(run_log *r, const char *name, const run_evaluation *x,
-                                  run_entry *e) {
+static hp_status add_preferences(run_log *r, const char *prefix, const run_evaluation *x,
+                                 run_entry *e) {
   preference of = train_preference_of(r->config);
   const char *metric;
   double value;
   bool rewards = of.kind == PREFER_REWARD && x->preferences.good > 0;
-  if (rewards || r->config->compute_accuracy) {
-    const char *key = eval_key(r, name, "accuracy");
-    HP_TRY_MEM(key);
-    run_entry_add(e, key, rewards ? preference_accuracy(&x->preferences) : x->found);
-  }
+  if (rewards || r->config->compute_accuracy)
+    HP_TRY(add_metric(r, prefix, "accuracy",
+                      rewards ? preference_accuracy(&x->preferences) : x->found, e));
   for (int i = 0; preference_metric(&of, &x->preferences, i, &metric, &value); i++) {
-    const char *key = strcmp(metric, "kl") ? eval_key(r, name, metric) : "kl";
-    HP_TRY_MEM(key);
-    run_entry_add(e, key, value);
+    if (strcmp(metric, "kl")) HP_TRY(add_metric(r, prefix, metric, value, e));
+    else run_entry_add(e, "kl", value);
   }
   return HP_OK;
+}
+
+static hp_status add_speed(run_log *r, const char *prefix, const char *what, int64_t n,
+                           double seconds, run_entry *e) {
+  return seconds > 0 ? add_metric(r, prefix, what, round_decimal((double)n / seconds, 3), e)
+                     : HP_OK;
+}
+
+static hp_status add_evaluation(run_log *r, const char *prefix, const run_evaluation *x,
+                                run_entry *e) {
+  HP_TRY_MEM(prefix);
+  for (int i = 0; i < SIMILARITIES && x->answers; i++)
+    HP_TRY(add_metric(r, prefix, similarity_name[i], x->similarity[i], e));
+  if (!x->answers) HP_TRY(add_metric(r, prefix, "loss", x->loss, e));
+  HP_TRY(add_preferences(r, prefix, x, e));
+  HP_TRY(add_metric(r, prefix, "runtime", round_decimal(x->seconds, 4), e));
+  HP_TRY(add_speed(r, prefix, "samples_per_second", x->samples, x->seconds, e));
+  return add_speed(r, prefix, "steps_per_second", x->batches, x->seconds, e);
 }
 
 hp_status run_log_evaluated(run_log *r, const char *name, const run_evaluation *x, run_entry *out,
                             bool *best) {
   run_entry e = {0};
-  const char *key[4];
-  static const char *const what[] = {"loss", "runtime", "samples_per_second", "steps_per_second"};
-  for (int i = 0; i < 4; i++) {
-    key[i] = eval_key(r, name, what[i]);
-    HP_TRY_MEM(key[i]);
-  }
-  run_entry_add(&e, key[0], x->loss);
-  HP_TRY(add_eval_metrics(r, name, x, &e));
-  run_entry_add(&e, key[1], round_decimal(x->seconds, 4));
-  add_rate(&e, key[2], (double)x->samples, x->seconds);
-  add_rate(&e, key[3], (double)x->batches, x->seconds);
+  HP_TRY(add_evaluation(r, *name ? arena_printf(&r->names, "eval_%s", name) : "eval", x, &e));
   HP_TRY(close_entry(r, &e));
-  *best = is_new_best(r, x->loss);
+  *best = !x->answers && is_new_best(r, x->loss);
+  *out = e;
+  return HP_OK;
+}
+
+hp_status run_log_predicted(run_log *r, const run_evaluation *x, run_entry *out) {
+  run_entry e = {0};
+  HP_TRY(add_evaluation(r, "predict", x, &e));
   *out = e;
   return HP_OK;
 }
@@ -169,6 +186,16 @@ static void put_value(json_writer *w, const char *key, const run_value *v) {
   else json_put_double(w, v->number);
 }
 
+/* Figures of generated answers, under their own names. */
+static void put_similarities(json_writer *w, const run_entry *e) {
+  for (int i = 0; i < e->n; i++)
+    for (int k = 0; k < SIMILARITIES; k++) {
+      const char *key = e->value[i].key;
+      size_t n = strlen(key), end = strlen(similarity_name[k]);
+      if (n > end && !strcmp(key + n - end, similarity_name[k])) put_value(w, key, &e->value[i]);
+    }
+}
+
 void run_log_print_line(const run_log *r, const run_entry *e, double now, str *out) {
   json_writer w = {.out = out};
   double elapsed = now - r->start_s, steps = (double)r->flow->steps, done = (double)r->step;
@@ -179,6 +206,7 @@ void run_log_print_line(const run_log *r, const run_entry *e, double now, str *o
   json_put_int(&w, r->flow->steps);
   put_value(&w, "loss", run_entry_get(e, "loss"));
   put_value(&w, "eval_loss", run_entry_get(e, "eval_loss"));
+  put_similarities(&w, e);
   put_value(&w, "accuracy", run_entry_get(e, "rewards/accuracies"));
   put_value(&w, "lr", run_entry_get(e, "learning_rate"));
   put_value(&w, "epoch", run_entry_get(e, "epoch"));

@@ -6,6 +6,7 @@
 
 #include "base/tree.h"
 #include "base/vec.h"
+#include "metric/similarity.h"
 #include "report/run_entry.h"
 #include "train/preference.h"
 #include "train/train_flow.h"
@@ -48,11 +49,15 @@ typedef struct {
   int64_t samples, batches;
   preference_metrics preferences;
   double found; /* the share of tokens that the model finds (compute_accuracy) */
+  bool answers; /* were answers generated (predict_with_generate)? Then there is no loss, but: */
+  double similarity[SIMILARITIES];
 } run_evaluation;
 /* The entry of an evaluation; name "" or that of a separate eval_dataset.  *best: it is the best
  * loss so far (and metric_for_best_model is set). */
 hp_status run_log_evaluated(run_log *r, const char *name, const run_evaluation *x, run_entry *out,
                             bool *best);
+/* What do_predict measured; it is not part of the history. */
+hp_status run_log_predicted(run_log *r, const run_evaluation *x, run_entry *out);
 /* The last entry: the run's mean loss and speed. */
 hp_status run_log_finished(run_log *r, run_entry *out);
 
@@ -74,7 +79,7 @@ hp_status run_log_parse_state(run_log *r, const tree_node *state);
  * mean loss would count from the resume on, as in Transformers. */
 void run_log_print_sums(const run_log *r, str *out);
 hp_status run_log_parse_sums(run_log *r, const char *text);
-/* "***** train metrics *****" and its table; the split is "train" or "eval". */
+/* "***** train metrics *****" and its table; the split is "train", "eval" or "predict". */
 void run_log_print_metrics(const run_entry *e, const char *split, str *out);
 /* train_results.json, ...: the n entries merged (of a repeated key the last value), without
  * "step", plus other keys that the file already has. */

@@ -12,6 +12,12 @@ void sample_set_free(sample_set *s) {
   mem_free(s->start);
 }
 
+int64_t sample_set_prompt(const sample_set *s, int64_t row) {
+  int64_t first = s->start[row], at = first;
+  while (at < s->start[row + 1] && s->labels[at] == LABEL_NONE) at++;
+  return at - first;
+}
+
 bool sample_group_next(sample_group *g) {
   int64_t share = g->n / g->workers, more = g->n % g->workers;
   for (; g->worker < g->workers; g->worker++) {

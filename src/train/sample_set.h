@@ -22,6 +22,8 @@ typedef struct {
   int64_t multiple; /* a batch is as long as a multiple of so many tokens; 0: of one */
 } sample_set;
 void sample_set_free(sample_set *s);
+/* Tokens of the row in front of its first label: the prompt of a sample to be answered. */
+int64_t sample_set_prompt(const sample_set *s, int64_t row);
 
 /* Samples that are packed together, [first, last): groups of
  * preprocessing_batch_size, counted anew for each of the preprocessing_num_workers equal parts of

@@ -36,7 +36,7 @@ typedef enum {
   GROUP_EVAL,
   GROUP_DEVICE,
   GROUP_EXPORT,
-  GROUP_CHAT,
+  GROUP_GENERATION,
   GROUP_PARALLEL,
   GROUP_NONE
 } train_group;

@@ -3,6 +3,7 @@
 #include "train/losses.h"
 #include "train/settings.h"
 #include "train/train_deepspeed.h"
+#include "train/train_generation.h"
 #include "train/train_megatron.h"
 #include "train/train_mesh.h"
 #include "train/train_pipeline.h"
@@ -39,11 +40,11 @@ static hp_status check_model_is_named(train_config *c) {
 }
 
 static hp_status decide_work(train_config *c) {
-  c->is.train = c->do_train != 0;
+  c->is.train = c->do_train < 0 ? !c->do_predict : c->do_train;
   c->is.evaluate_after = c->do_eval || c->eval_strategy != WHEN_NO;
-  if (c->is.train || c->is.evaluate_after) return HP_OK;
+  if (c->is.train || c->is.evaluate_after || c->do_predict) return HP_OK;
   TREE_FAIL(train_config_at(c, KEY_do_train),
-            "do_train and do_eval are both false: nothing to do; write do_train: true");
+            "do_train, do_eval and do_predict are all false: nothing to do; write do_train: true");
 }
 
 hp_status train_config_check_model(const train_config *c, int64_t max_position_embeddings) {
@@ -188,10 +189,14 @@ static hp_status decide_order(train_config *c) {
 
 static hp_status check_eval_data(train_config *c) {
   bool has_eval = c->is.eval_dataset.n || c->is.val_count || c->is.val_share > 0;
-  if (c->is.evaluate_after && !has_eval)
-    TREE_FAIL(train_config_at(c, c->at[KEY_eval_strategy] ? KEY_eval_strategy : KEY_do_eval),
+  bool evaluates = c->is.evaluate_after || c->do_predict;
+  int key = c->at[KEY_eval_strategy] ? KEY_eval_strategy
+            : c->do_eval             ? KEY_do_eval
+                                     : KEY_do_predict;
+  if (evaluates && !has_eval)
+    TREE_FAIL(train_config_at(c, key),
               "evaluation needs data; write eval_dataset, or val_size above 0");
-  if (has_eval && !c->is.evaluate_after)
+  if (has_eval && !evaluates)
     return train_config_note(c,
                              "%s is set, but nothing evaluates; write eval_strategy: steps or "
                              "do_eval: true",
@@ -658,11 +663,12 @@ typedef struct {
 /* In an order in which what a rule decides is there for those after it. */
 static const rule rules[] = {
     RULE(check_stage, KEY_stage),
-    RULE(train_tuning_decide, KEY_finetuning_type, KEY_adapter_name_or_path, KEY_lora_target,
-         KEY_additional_target, KEY_lora_rank, KEY_create_new_adapter, KEY_use_rslora,
-         KEY_lora_dropout, KEY_freeze_trainable_modules, KEY_freeze_extra_modules),
+    RULE(train_tuning_decide, KEY_predict_with_generate, KEY_finetuning_type,
+         KEY_adapter_name_or_path, KEY_lora_target, KEY_additional_target, KEY_lora_rank,
+         KEY_create_new_adapter, KEY_use_rslora, KEY_lora_dropout, KEY_freeze_trainable_modules,
+         KEY_freeze_extra_modules),
     RULE(check_model_is_named, KEY_model_name_or_path),
-    RULE(decide_work, KEY_do_train, KEY_do_eval, KEY_eval_strategy),
+    RULE(decide_work, KEY_do_train, KEY_do_eval, KEY_do_predict, KEY_eval_strategy),
     RULE(decide_names, KEY_dataset),
     RULE(decide_eval_names, KEY_eval_dataset),
     RULE(check_dataset_is_named, KEY_dataset, KEY_do_train),
@@ -675,7 +681,8 @@ static const rule rules[] = {
     RULE(check_chat, KEY_train_on_prompt, KEY_mask_history, KEY_template, KEY_compute_accuracy,
          KEY_label_smoothing_factor),
     RULE(decide_order, KEY_train_sampling_strategy, KEY_disable_shuffling, KEY_seed, KEY_data_seed),
-    RULE(check_eval_data, KEY_eval_strategy, KEY_do_eval, KEY_eval_dataset, KEY_val_size),
+    RULE(check_eval_data, KEY_eval_strategy, KEY_do_eval, KEY_do_predict, KEY_eval_dataset,
+         KEY_val_size),
     RULE(check_logging, KEY_logging_steps, KEY_logging_strategy),
     RULE(check_saving, KEY_save_steps, KEY_save_strategy, KEY_save_total_limit),
     RULE(decide_evaluating, KEY_eval_steps, KEY_eval_strategy, KEY_logging_steps),
@@ -698,6 +705,9 @@ static const rule rules[] = {
     RULE(check_devices, KEY_devices, KEY_PARALLEL_devices),
     RULE(decide_memory, KEY_memory_limit, KEY_PARALLEL_memory_limit),
     RULE(decide_mesh, STRATEGY_KEYS, KEY_PARALLEL_pipeline),
+    RULE(train_generation_check, KEY_do_predict, KEY_predict_with_generate, KEY_stage,
+         KEY_eval_on_each_dataset, KEY_metric_for_best_model, KEY_lr_scheduler_type,
+         KEY_compute_accuracy, KEY_num_beams, KEY_PARALLEL_device_matrix),
     RULE(train_pipeline_check_update, KEY_PARALLEL_update, STRATEGY_KEYS),
     RULE(train_batch_size_decide, KEY_per_device_train_batch_size, KEY_gradient_accumulation_steps,
          KEY_global_batch_size, KEY_average_tokens_across_devices, STRATEGY_KEYS),

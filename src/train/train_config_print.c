@@ -124,11 +124,12 @@ static void print_names(train_status status, const char *title, str *out) {
 }
 
 void train_config_print_help(str *out) {
-  static const char *const title[] = {"model",   "method",
-                                      "dataset", "output",
-                                      "train",   "evaluation",
-                                      "device",  "export",
-                                      "chat",    "hyper_parallel: block"};
+  static const char *const title[] =
+      {[GROUP_MODEL] = "model",           [GROUP_METHOD] = "method",
+       [GROUP_DATASET] = "dataset",       [GROUP_OUTPUT] = "output",
+       [GROUP_TRAIN] = "train",           [GROUP_EVAL] = "evaluation",
+       [GROUP_DEVICE] = "device",         [GROUP_EXPORT] = "export",
+       [GROUP_GENERATION] = "generation", [GROUP_PARALLEL] = "hyper_parallel: block"};
   for (int g = 0; g < GROUP_NONE; g++) {
     str_printf(out, "%s%s\n", g ? "\n" : "", title[g]);
     for (int k = 0; k < KEY_COUNT; k++)

@@ -50,7 +50,9 @@ static hp_status check_rows(const char *key, int64_t rows, int64_t longest) {
 static hp_status add_eval(loader *l, const char *name, const dataset *texts, train_data *out) {
   sample_set *s = &out->eval[out->evals];
   const char *shown = *name ? name : "the evaluation data";
-  HP_TRY(losses[l->c->stage].samples(l->c, &l->rules, shown, texts, l->p, s));
+  loss_samples *samples =
+      l->c->predict_with_generate ? answer_samples : losses[l->c->stage].samples;
+  HP_TRY(samples(l->c, &l->rules, shown, texts, l->p, s));
   s->name = name;
   out->evals++;
   if (out->drop_last && s->samples < out->eval_batch)

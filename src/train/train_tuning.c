@@ -68,9 +68,10 @@ static hp_status decide_lora(train_config *c) {
 static hp_status note_keys_of_verbs(train_config *c) {
   for (int k = 0; k < KEY_COUNT; k++) {
     train_group of = train_key_get(k)->group;
-    if ((of == GROUP_EXPORT || of == GROUP_CHAT) && c->at[k])
-      HP_TRY(train_config_note(c, "%s: without effect: it belongs to hyper %s",
-                               train_key_get(k)->name, of == GROUP_CHAT ? "chat" : "export"));
+    bool exports = of == GROUP_EXPORT, generates = of == GROUP_GENERATION;
+    if (c->at[k] && (exports || (generates && !c->predict_with_generate)))
+      HP_TRY(train_config_note(c, "%s: without effect: it belongs to %s", train_key_get(k)->name,
+                               exports ? "hyper export" : "predict_with_generate and hyper chat"));
   }
   return HP_OK;
 }

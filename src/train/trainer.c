@@ -88,7 +88,8 @@ static hp_status check_limit(train_config *c, train_data *d, run_model *m, int64
   bool share = memory_limit_is_share(c->is.memory_limit);
   if (!c->is.memory_limit || (!steps && !share)) return HP_OK;
   const char *before = milestone_set_activity("planning steps and evaluations");
-  hp_status st = run_work_find(d, steps, !steps || trainer_evaluates(c), &w);
+  bool scores = (!steps || trainer_evaluates(c)) && !c->predict_with_generate;
+  hp_status st = run_work_find(d, steps, scores, &w);
   step_work all = {w.programs.at, (int64_t)w.programs.len};
   if (!st && !all.n) c->is.memory_limit = 0; /* nothing runs */
   else if (!st) st = plan_work(c, &all, steps, m);
@@ -222,7 +223,8 @@ static hp_status after_step(trainer *t, const sampler_step *s, bool *stop) {
     HP_TRY(run_log_logged(&t->log, t->at.grad_norm, t->at.lr, &e));
     HP_TRY(trainer_tell_entry(&t->console, &e));
   }
-  if (a.evaluate && t->data.sets.evals) HP_TRY(trainer_evaluate(t, EVAL_STEP, &a.save));
+  bool stopped = false; /* by a signal, which the loop takes */
+  if (a.evaluate && t->data.sets.evals) HP_TRY(trainer_evaluate(t, EVAL_STEP, &a.save, &stopped));
   HP_TRY(trainer_save(t, a.save));
   *stop = a.stop;
   return HP_OK;
@@ -297,6 +299,7 @@ static hp_status prepare(trainer *t) {
   int64_t fewer = micros ? short_micros_of(&d->order) : 0;
   if (micros) HP_TRY(stepper_prepare(t->model.stepper, at, micros));
   if (fewer) HP_TRY(stepper_prepare(t->model.stepper, at, fewer));
+  HP_TRY(trainer_prepare_predictions(&t->config, &t->data, &t->model));
   return trainer_prepare_evaluation(&t->config, &t->data.sets, &t->model);
 }
 
@@ -308,6 +311,12 @@ static hp_status finish_again(trainer *t) {
   if (there) {
     log_info("%s: this run is finished (step %lld); nothing to do", t->config.output_dir,
              (long long)t->at.step);
+    if (t->job.writes && t->config.do_predict &&
+        !trainer_has_file(t->config.output_dir, PREDICTIONS_FILE))
+      log_warn("%s has no " PREDICTIONS_FILE
+               ": generate it by a run with do_train: false, with the "
+               "model of this one and an output_dir of its own",
+               t->config.output_dir);
     return HP_OK;
   }
   log_info("%s: this run is finished (step %lld), but its model is missing or damaged; writing it "
@@ -329,7 +338,7 @@ static hp_status train(trainer *t) {
   HP_TRY(trainer_verify(&t->config, t->at.step, &t->model));
   HP_TRY(trainer_tell_start(t));
   if (t->config.eval_on_start && t->data.sets.evals && t->at.step == 0)
-    HP_TRY(trainer_evaluate(t, EVAL_START, &save));
+    HP_TRY(trainer_evaluate(t, EVAL_START, &save, &stopped));
   milestone_set_activity(NULL);
   HP_TRY(loop(t, &stopped));
   if (stopped) {

@@ -10,10 +10,11 @@ static void tell_plots(const run_files *f) {
 }
 
 /* The evaluation after training: as in LlamaFactory its results have files, and the log no line. */
-static hp_status tell_evaluation(trainer *t) {
+static hp_status tell_evaluation(trainer *t, bool *stopped) {
   bool save = false;
   size_t before = t->log.entry.len;
-  HP_TRY(trainer_evaluate(t, EVAL_AFTER, &save));
+  HP_TRY(trainer_evaluate(t, EVAL_AFTER, &save, stopped));
+  if (*stopped) return HP_OK;
   int n = (int)(t->log.entry.len - before);
   run_entry *e = mem_calloc((size_t)n, sizeof *e);
   HP_TRY_MEM(e);
@@ -26,13 +27,27 @@ static hp_status tell_evaluation(trainer *t) {
   return st;
 }
 
+/* The evaluation and the predictions that the configuration asks for. */
+static hp_status evaluate_after(trainer *t, bool *stopped) {
+  const train_config *c = &t->config;
+  if (c->is.evaluate_after && t->data.sets.evals) HP_TRY(tell_evaluation(t, stopped));
+  if (c->do_predict && !*stopped) HP_TRY(trainer_predict(t, stopped));
+  if (*stopped)
+    log_info(
+        "stopped by a signal before all answers were generated; run it again to generate them");
+  return HP_OK;
+}
+
 hp_status trainer_end_evaluation(trainer *t) {
+  bool stopped = false;
+  HP_TRY(trainer_prepare_predictions(&t->config, &t->data, &t->model));
   HP_TRY(trainer_open_files(&t->job, t->at.step, &t->log, &t->console));
-  return tell_evaluation(t);
+  return evaluate_after(t, &stopped);
 }
 
 hp_status trainer_end(trainer *t) {
   run_entry e;
+  bool stopped = false;
   progress_clear(&t->console.bar);
   HP_TRY(run_log_finished(&t->log, &e));
   HP_TRY(trainer_tell_entry(&t->console, &e));
@@ -40,8 +55,8 @@ hp_status trainer_end(trainer *t) {
   if (t->job.writes) HP_TRY(run_files_state(&t->log, t->config.output_dir));
   if (t->job.writes) HP_TRY(run_files_finish(&t->console.files));
   if (t->job.writes && t->config.plot_loss) tell_plots(&t->console.files);
-  if (t->config.is.evaluate_after && t->data.sets.evals) HP_TRY(tell_evaluation(t));
-  if (!t->job.writes) return HP_OK;
+  HP_TRY(evaluate_after(t, &stopped));
+  if (!t->job.writes || stopped) return HP_OK;
   if (run_files_card(&t->console.files)) trainer_go_without("README.md");
   HP_TRY(run_files_results(&t->console.files, &e, 1, "train"));
   trainer_report(t, "finished", true);

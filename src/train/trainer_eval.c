@@ -1,4 +1,5 @@
-/* Evaluation while training: mean loss of the evaluation sets. */
+/* Evaluation while training: mean loss of the evaluation sets, or the similarity of answers. */
+#include "base/log.h"
 #include "base/thread.h"
 #include "train/losses.h"
 #include "train/trainer_state.h"
@@ -18,7 +19,7 @@ static hp_status scorer_for(run_model *m, int64_t B, int64_t T) {
 bool trainer_evaluates(const train_config *c) { return c->is.evaluate_after || c->eval_on_start; }
 
 hp_status trainer_prepare_evaluation(const train_config *c, const train_data *d, run_model *m) {
-  if (!trainer_evaluates(c)) return HP_OK;
+  if (!trainer_evaluates(c) || c->predict_with_generate) return HP_OK;
   for (int64_t i = 0; i < d->evals; i++) {
     const sample_set *s = &d->eval[i];
     HP_TRY(scorer_for(m, train_data_eval_rows(d, s), s->longest));
@@ -152,7 +153,15 @@ static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, run_ev
   return st;
 }
 
-hp_status trainer_evaluate(trainer *t, eval_when when, bool *save) {
+static hp_status evaluate_set(trainer *t, const sample_set *s, run_evaluation *x, bool *stopped) {
+  predictions p = {0};
+  if (!t->config.predict_with_generate) return set_loss(&t->data, &t->model, s, x);
+  hp_status st = trainer_answer(t, s, &p, x, stopped);
+  predictions_free(&p);
+  return st;
+}
+
+hp_status trainer_evaluate(trainer *t, eval_when when, bool *save, bool *stopped) {
   double metric = NAN;
   HP_TRY(stepper_settle(t->model.stepper));
   for (int64_t i = 0; i < t->data.sets.evals; i++) {
@@ -161,7 +170,15 @@ hp_status trainer_evaluate(trainer *t, eval_when when, bool *save) {
     run_evaluation x = {.loss = 0};
     run_entry e;
     bool best = false;
-    HP_TRY(set_loss(&t->data, &t->model, s, &x));
+    bool ended = false;
+    HP_TRY(evaluate_set(t, s, &x, &ended));
+    if (ended) {
+      if (when != EVAL_AFTER && t->console.open)
+        log_info("the evaluation after step %lld is left out: a signal ended it",
+                 (long long)t->at.step);
+      *stopped = true;
+      return HP_OK;
+    }
     x.seconds = time_now_s() - start;
     HP_TRY(run_log_evaluated(&t->log, s->name, &x, &e, &best));
     if (when != EVAL_AFTER) HP_TRY(trainer_tell_entry(&t->console, &e));

@@ -27,5 +27,6 @@ hp_status trainer_open_model(const train_config *c, bool plan, hp_device **d, lm
   (*m)->label_smoothing = c->label_smoothing_factor;
   if (losses[c->stage].preference == PREFER_REWARD) HP_TRY(lm_set_value_head(*m));
   HP_TRY(decide_experts(c, *m));
+  (*m)->groups = strategy_batch_shards(&c->is.strategy);
   return train_mesh_apply(c, *m, *d);
 }

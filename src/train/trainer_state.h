@@ -7,6 +7,7 @@
 #include "ckpt/checkpoint.h"
 #include "report/progress.h"
 #include "base/retry.h"
+#include "train/predictions.h"
 #include "train/run_files.h"
 #include "train/run_log.h"
 #include "train/settings.h"
@@ -68,6 +69,7 @@ typedef struct {
   run_files files;
   progress bar;
   bool unheard; /* stdout is closed */
+  bool chinese; /* was it said how Chinese texts are compared? */
 } run_console;
 
 typedef struct {
@@ -189,6 +191,18 @@ hp_status trainer_prepare_evaluation(const train_config *c, const train_data *d,
 /* Only EVAL_STEP feeds the learning-rate schedule.  EVAL_AFTER is the evaluation at the end of the
  * run: its entries go to log_history, not to the log files. */
 typedef enum { EVAL_START, EVAL_STEP, EVAL_AFTER } eval_when;
-hp_status trainer_evaluate(trainer *t, eval_when when, bool *save);
+/* *save is set if the model is to be saved for being the best, *stopped if a signal ended the
+ * generation of answers: then nothing is told; both are left alone otherwise. */
+hp_status trainer_evaluate(trainer *t, eval_when when, bool *save, bool *stopped);
+
+/* trainer_predict.c */
+/* Checks that there is memory to generate answers, if the run will: HP_ERR_OOM. */
+hp_status trainer_prepare_predictions(const train_config *c, const run_data *d, run_model *m);
+/* Generates the answers of an evaluation set, and scores them, unless a signal stops it.  Free *out
+ * (zeroed before) with predictions_free, also after a failure. */
+hp_status trainer_answer(trainer *t, const sample_set *s, predictions *out, run_evaluation *x,
+                         bool *stopped);
+/* do_predict: generated_predictions.jsonl and predict_results.json, unless a signal stops it. */
+hp_status trainer_predict(trainer *t, bool *stopped);
 
 #endif

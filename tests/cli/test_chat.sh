@@ -283,7 +283,7 @@ printf 'template: qwen\n' >empty.yaml
 refuses 'or a CONFIG.yaml' empty.yaml
 run train job/job.yaml max_steps=1 num_beams=2 output_dir=x
 exit_is 0
-err_has 'num_beams: without effect: it belongs to hyper chat'
+err_has 'num_beams: without effect: it belongs to predict_with_generate and hyper chat'
 
 # until_true COMMAND: within 30 s.
 until_true() {

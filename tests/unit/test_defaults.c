@@ -33,7 +33,7 @@ static const char top[] =
     " simpo_gamma=0.5 kto_chosen_weight=1.0 kto_rejected_weight=1.0 ref_model=null"
     " tool_format=null default_system=null enable_thinking=true preserve_thinking=false"
     " train_on_prompt=false mask_history=false neat_packing=false label_smoothing_factor=0.0"
-    " compute_accuracy=false"
+    " compute_accuracy=false do_predict=false predict_with_generate=false"
     " tensor_model_parallel_size=null pipeline_model_parallel_size=null"
     " virtual_pipeline_model_parallel_size=null pp_schedule=null context_parallel_size=null"
     " expert_model_parallel_size=null expert_tensor_parallel_size=null sequence_parallel=null"

@@ -281,8 +281,11 @@ TEST(the_best_evaluation_is_remembered) {
   for (int i = 1; i <= 4; i++) {
     run_log_step(&r.log, i, i / 10.0, 1, 1, 1);
     CHECK_OK(run_log_evaluated(&r.log, "",
-                               &(run_evaluation){loss[i - 1], 0.5, 20, 5, {.batches = 0}, 0}, &e,
-                               &best));
+                               &(run_evaluation){.loss = loss[i - 1],
+                                                 .seconds = 0.5,
+                                                 .samples = 20,
+                                                 .batches = 5},
+                               &e, &best));
     CHECK_EQ(best, i <= 2);
     if (i == 2) run_log_saved(&r.log);
   }
@@ -297,8 +300,10 @@ TEST(the_best_evaluation_is_remembered) {
   CHECK_OK(run_log_eval_results(&r.log, &e, &results[0]));
   CHECK_NEAR(run_entry_number(&results[0], "eval_perplexity"), exp(4), 1e-9);
   CHECK(!run_entry_get(&results[0], "step"));
-  CHECK_OK(run_log_evaluated(&r.log, "wiki", &(run_evaluation){1, 0.5, 20, 5, {.batches = 0}, 0},
-                             &e, &best));
+  CHECK_OK(
+      run_log_evaluated(&r.log, "wiki",
+                        &(run_evaluation){.loss = 1, .seconds = 0.5, .samples = 20, .batches = 5},
+                        &e, &best));
   CHECK(run_entry_number(&e, "eval_wiki_loss") == 1);
   CHECK_OK(run_log_eval_results(&r.log, &e, &results[1]));
   str_clear(&s);
@@ -341,6 +346,38 @@ TEST(steps_log_evaluate_and_save_when_transformers_does) {
   str_free(&s);
 }
 
+TEST(an_evaluation_of_answers_has_their_similarity_and_no_loss) {
+  run r;
+  run_entry e;
+  bool best = true;
+  str s = {0};
+  begin(&r, "max_steps: 4\nval_size: 5\neval_strategy: steps\neval_steps: 1\n", 100);
+  const run_evaluation x = {.seconds = 0.5,
+                            .samples = 20,
+                            .batches = 5,
+                            .answers = true,
+                            .similarity = {1.5, 0, 1.25, 3.0625}};
+  run_log_step(&r.log, 1, 0.5, 1, 1, 1);
+  CHECK_OK(run_log_evaluated(&r.log, "", &x, &e, &best));
+  CHECK(!best && !run_entry_get(&e, "eval_loss"));
+  run_log_print_console(&e, &s);
+  CHECK_STR(s.at, "{'eval_rouge-1': '1.5', 'eval_rouge-2': '0', 'eval_rouge-l': '1.25', "
+                  "'eval_bleu-4': '3.062', 'eval_runtime': '0.5', 'eval_samples_per_second': '40', "
+                  "'eval_steps_per_second': '10', 'epoch': '0.5'}");
+  str_clear(&s);
+  run_log_print_line(&r.log, &e, r.log.start_s, &s);
+  CHECK(strstr(s.at, "\"eval_rouge-1\": 1.5, \"eval_rouge-2\": 0.0, \"eval_rouge-l\": 1.25, "
+                     "\"eval_bleu-4\": 3.0625, \"epoch\": 0.5"));
+  CHECK_OK(run_log_evaluated(&r.log, "wiki", &x, &e, &best));
+  CHECK(run_entry_number(&e, "eval_wiki_bleu-4") == 3.0625);
+  CHECK_EQ(r.log.entry.len, 2);
+  CHECK_OK(run_log_predicted(&r.log, &x, &e));
+  CHECK(run_entry_number(&e, "predict_rouge-l") == 1.25 && !run_entry_get(&e, "epoch"));
+  CHECK_EQ(r.log.entry.len, 2);
+  str_free(&s);
+  end(&r);
+}
+
 TEST(the_folder_of_a_run_has_its_files_and_a_resumed_log_goes_on) {
   run r;
   run_files f;
@@ -355,7 +392,11 @@ TEST(the_folder_of_a_run_has_its_files_and_a_resumed_log_goes_on) {
     CHECK_OK(run_log_logged(&r.log, 1, 1e-4, &e));
     CHECK_OK(run_files_log(&f, &e, &shown));
     if (i % 2) continue;
-    CHECK_OK(run_log_evaluated(&r.log, "", &(run_evaluation){6 - i, 0.25, 5, 1, {.batches = 0}, 0},
+    CHECK_OK(run_log_evaluated(&r.log, "",
+                               &(run_evaluation){.loss = 6 - i,
+                                                 .seconds = 0.25,
+                                                 .samples = 5,
+                                                 .batches = 1},
                                &e, &best));
     CHECK_OK(run_files_log(&f, &e, &shown));
     CHECK_OK(run_files_all_results(&f, &e, 1));
