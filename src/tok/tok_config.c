@@ -125,7 +125,9 @@ static hp_status apply_config(tokenizer *t, const tree_node *config, const tree_
   HP_TRY(read_roles(t, config, specials));
   HP_TRY(read_more_specials(t, config, "additional_special_tokens"));
   HP_TRY(read_more_specials(t, config, "extra_special_tokens"));
-  return config ? tree_opt_bool(config, "split_special_tokens", false, &t->split_special) : HP_OK;
+  if (!config) return HP_OK;
+  HP_TRY(tree_opt_bool(config, "clean_up_tokenization_spaces", false, &t->cleans_up));
+  return tree_opt_bool(config, "split_special_tokens", false, &t->split_special);
 }
 
 static hp_status read_config(tokenizer *t, const char *dir, const tree_node *config) {

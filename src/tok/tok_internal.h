@@ -31,6 +31,7 @@ struct tokenizer {
   int32_t role[TOK_ROLES];
   token_ids extra;    /* tokens of lists of special tokens that play no role */
   bool takes_bytes;   /* stray bytes of the input can be tokens */
+  bool cleans_up;     /* clean_up_tokenization_spaces */
   bool split_special; /* never look for special tokens in text */
 };
 

@@ -36,6 +36,11 @@ hp_status tokenizer_encode(const tokenizer *t, const char *text, size_t n, unsig
 hp_status tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool skip_special,
                            str *out);
 
+/* The same as Transformers' decode: if tokenizer_config.json says clean_up_tokenization_spaces,
+ * without spaces in front of . ? ! , n't 'm 's 've 're and around '. */
+hp_status tokenizer_decode_clean(const tokenizer *t, const int32_t *ids, size_t n,
+                                 bool skip_special, str *out);
+
 /* Decoding token by token.  Pieces are valid UTF-8, never half a character; all pieces and the
  * flush together are what tokenizer_decode gives for all ids.  (One exception, byte fallback: a
  * byte that makes an earlier, already shown run of byte tokens invalid does not take it back.) */

@@ -39,8 +39,7 @@ static tokens answer_of(const predictions *p, int64_t i) {
 
 static hp_status decode(const tokenizer *t, tokens x, bool skip_special, str *out) {
   str_clear(out);
-  HP_TRY(tokenizer_decode(t, x.at, (size_t)x.n, skip_special, out));
-  return str_status(out);
+  return tokenizer_decode_clean(t, x.at, (size_t)x.n, skip_special, out);
 }
 
 hp_status predictions_score(const predictions *p, const tokenizer *t, similarity *out) {

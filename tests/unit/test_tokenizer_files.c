@@ -139,6 +139,18 @@ TEST(the_golden_model_directory_gives_the_golden_ids) {
 #define VOCAB       "{\"a\":0,\"b\":1,\"ab\":2,\"\304\240\":3,\"\304\240ab\":4,\"<e>\":5}"
 #define MERGES_CRLF "#version: 0.2\r\na b\r\n\304\240 ab\r\n"
 
+static void check_clean(const tokenizer *t, const char *text, const char *want) {
+  token_ids ids = {0};
+  str out = {0};
+  str_add(&out, "> ");
+  CHECK_OK(tokenizer_encode(t, text, strlen(text), 0, &ids));
+  CHECK_OK(tokenizer_decode_clean(t, ids.at, ids.len, true, &out));
+  CHECK_STR(out.at + 2, want);
+  CHECK_EQ(out.len, strlen(want) + 2);
+  vec_free(&ids);
+  str_free(&out);
+}
+
 TEST(vocab_and_merges_need_a_class_that_is_known) {
   put_file("vocab.json", VOCAB);
   put_file("merges.txt", MERGES_CRLF);
@@ -186,6 +198,16 @@ TEST(configuration_files_add_tokens_and_name_roles) {
   CHECK_EQ(tokenizer_role(t, TOKEN_PAD), 279);
   CHECK_EQ(tokenizer_role(t, TOKEN_UNK), -1);
   CHECK_EQ(tokenizer_role(t, TOKEN_MASK), -1);
+  CHECK_EQ(tokenizer_extra_specials(t)->len, 1);
+  CHECK_EQ(tokenizer_extra_specials(t)->at[0], 280);
+  check_clean(t, "it 's ' so ' . it ?", "it 's ' so ' . it ?");
+  tokenizer_free(t);
+  put_file("tokenizer_config.json", "{\"clean_up_tokenization_spaces\": true}");
+  t = load(test_dir());
+  CHECK_EQ(tokenizer_extra_specials(t)->len, 0);
+  check_clean(t, "it 's ' so ' . it ? does n't , I 'm we 've they 're  !", /* Transformers 5.6.0 */
+              "it's'so '. it? doesn't, I'm we've they're !");
+  check_clean(t, "", "");
   tokenizer_free(t);
   put_file("tokenizer_config.json", "{\"split_special_tokens\": true}");
   t = load(test_dir());
