@@ -27,10 +27,11 @@ typedef struct {
   step_memory memory;
 } subject;
 
-/* A step as the configuration has it, and the batch of an evaluation, if there is data for one. */
+/* A step as the configuration has it, and the batch of an evaluation that scores, if there is data
+ * for one. */
 static step_work find_work(subject *s) {
   const train_config *c = s->c;
-  bool evaluates = c->is.evaluate_after || c->eval_on_start;
+  bool evaluates = (c->is.evaluate_after || c->eval_on_start) && !c->predict_with_generate;
   int64_t micros = c->is.batch.accumulation, rows = c->is.batch.replicas;
   s->work[0] = (planned_program){{c->is.batch.rows, c->is.block}, micros};
   s->work[1] = (planned_program){{rows * c->per_device_eval_batch_size, c->is.block}, 0};

@@ -91,7 +91,8 @@ static hp_status check_limit(train_config *c, train_data *d, run_model *m, int64
   bool scores = (!steps || trainer_evaluates(c)) && !c->predict_with_generate;
   hp_status st = run_work_find(d, steps, scores, &w);
   step_work all = {w.programs.at, (int64_t)w.programs.len};
-  if (!st && !all.n) c->is.memory_limit = 0; /* nothing runs */
+  if (!st && !all.n && c->predict_with_generate) st = trainer_share_predictions(c, d, m);
+  else if (!st && !all.n) c->is.memory_limit = 0; /* nothing runs */
   else if (!st) st = plan_work(c, &all, steps, m);
   run_work_free(&w);
   milestone_set_activity(before);
@@ -299,7 +300,7 @@ static hp_status prepare(trainer *t) {
   int64_t fewer = micros ? short_micros_of(&d->order) : 0;
   if (micros) HP_TRY(stepper_prepare(t->model.stepper, at, micros));
   if (fewer) HP_TRY(stepper_prepare(t->model.stepper, at, fewer));
-  HP_TRY(trainer_prepare_predictions(&t->config, &t->data, &t->model));
+  HP_TRY(trainer_prepare_predictions(&t->config, &t->data.sets, &t->model));
   return trainer_prepare_evaluation(&t->config, &t->data.sets, &t->model);
 }
 

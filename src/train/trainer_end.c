@@ -40,7 +40,7 @@ static hp_status evaluate_after(trainer *t, bool *stopped) {
 
 hp_status trainer_end_evaluation(trainer *t) {
   bool stopped = false;
-  HP_TRY(trainer_prepare_predictions(&t->config, &t->data, &t->model));
+  HP_TRY(trainer_prepare_predictions(&t->config, &t->data.sets, &t->model));
   HP_TRY(trainer_open_files(&t->job, t->at.step, &t->log, &t->console));
   return evaluate_after(t, &stopped);
 }

@@ -1,16 +1,20 @@
 /* Answers of the model to evaluation sets: predict_with_generate, do_predict. */
 #include "base/log.h"
 #include "base/milestone.h"
+#include "base/round.h"
 #include "base/thread.h"
 #include "serve/session.h"
+#include "train/memory_limit.h"
 #include "train/signals.h"
 #include "train/train_generation.h"
 #include "train/trainer_state.h"
 
 #include <math.h>
 
+/* --- memory ----------------------------------------------------------------------------------- */
+
 /* Samples of the largest batch, with room for the longest answer to the longest prompt. */
-static session_options options_of(const train_data *d, const sample_set *s, const generation *g,
+static session_options options_of(const train_config *c, const train_data *d, const sample_set *s,
                                   int64_t *longest) {
   *longest = 1;
   for (int64_t i = 0; i < s->samples; i++) {
@@ -18,12 +22,12 @@ static session_options options_of(const train_data *d, const sample_set *s, cons
     if (n > *longest) *longest = n;
   }
   int64_t rows = d->eval_batch < s->samples ? d->eval_batch : s->samples;
-  return (session_options){.sequences = rows, .tokens = *longest + g->max_new_tokens};
+  return (session_options){.sequences = rows, .tokens = *longest + c->max_new_tokens};
 }
 
 /* The failure of a plan, with the keys that it depends on. */
-static hp_status fail_generation(const train_config *c, const session_options *o, int64_t longest,
-                                 hp_status st) {
+static hp_status fail_plan(const train_config *c, const session_options *o, int64_t longest,
+                           hp_status st) {
   err_report why;
   err_take(st, &why);
   HP_FAIL(
@@ -33,18 +37,30 @@ static hp_status fail_generation(const train_config *c, const session_options *o
       (long long)o->sequences, (long long)longest, (long long)c->max_new_tokens, why.message);
 }
 
-hp_status trainer_prepare_predictions(const train_config *c, const run_data *d, run_model *m) {
-  generation g;
-  if (!c->predict_with_generate) return HP_OK;
-  HP_TRY(train_generation_of(c, d->tokenizer, d->sets.eos, &g));
-  for (int64_t i = 0; i < d->sets.evals; i++) {
-    const sample_set *s = &d->sets.eval[i];
+/* Bytes of a device for the set that needs most. */
+static hp_status plan_sets(const train_config *c, const train_data *d, lm *m, uint64_t *bytes) {
+  *bytes = 0;
+  for (int64_t i = 0; i < d->evals; i++) {
     hp_memory memory;
     int64_t longest;
-    session_options o = options_of(&d->sets, s, &g, &longest);
-    hp_status st = session_plan(m->m, &o, longest, &memory);
-    if (st) return fail_generation(c, &o, longest, st);
+    session_options o = options_of(c, d, &d->eval[i], &longest);
+    hp_status st = session_plan(m, &o, longest, &memory);
+    if (st) return fail_plan(c, &o, longest, st);
+    if (memory.planned_bytes > *bytes) *bytes = memory.planned_bytes;
   }
+  return HP_OK;
+}
+
+hp_status trainer_prepare_predictions(const train_config *c, const train_data *d, run_model *m) {
+  uint64_t bytes;
+  return c->predict_with_generate ? plan_sets(c, d, m->m, &bytes) : HP_OK;
+}
+
+hp_status trainer_share_predictions(train_config *c, const train_data *d, run_model *m) {
+  uint64_t resident;
+  HP_TRY(plan_sets(c, d, m->m, &resident));
+  c->is.memory_limit = memory_limit_resolve(c->is.memory_limit, resident);
+  hp_device_set_memory_limit(m->d, c->is.memory_limit);
   return HP_OK;
 }
 
@@ -88,7 +104,7 @@ static hp_status answer_all(predicting *x, bool *stopped) {
   for (int64_t first = 0; first < x->out->samples && !signal; first += batch) {
     int64_t left = x->out->samples - first, n = left < batch ? left : batch;
     HP_TRY(answer_batch(x, first, n, &tokens));
-    if (x->t->console.open) progress_step(&x->bar, first + n, NAN, tokens, 0);
+    if (x->t->console.open) progress_step(&x->bar, first / batch + 1, NAN, tokens, 0);
     milestone_count_work();
     HP_TRY(hp_world_max(signals_taken(), &signal));
   }
@@ -101,13 +117,14 @@ static hp_status answer_set(trainer *t, const sample_set *s, predictions *out, b
   predicting x = {.t = t, .out = out};
   int64_t longest;
   HP_TRY(train_generation_of(&t->config, t->data.tokenizer, t->data.sets.eos, &x.g));
-  session_options o = options_of(&t->data.sets, s, &x.g, &longest);
+  session_options o = options_of(&t->config, &t->data.sets, s, &longest);
   if (t->job.processes == 1) x.g.goes_on = is_undisturbed;
   progress_clear(&t->console.bar);
   if (t->console.open)
     log_info("generating answers to %lld samples, %lld at a time, of at most %lld tokens",
              (long long)out->samples, (long long)o.sequences, (long long)x.g.max_new_tokens);
-  x.bar = progress_create(out->samples, 0, 0, t->config.disable_tqdm == 1);
+  x.bar = progress_create(div_up(out->samples, t->data.sets.eval_batch), 0, 0,
+                          t->config.disable_tqdm == 1);
   HP_TRY(session_create(t->model.m, &o, &x.g.session));
   const char *before = milestone_set_activity("generating answers");
   hp_status st = answer_all(&x, stopped);

@@ -197,7 +197,9 @@ hp_status trainer_evaluate(trainer *t, eval_when when, bool *save, bool *stopped
 
 /* trainer_predict.c */
 /* Checks that there is memory to generate answers, if the run will: HP_ERR_OOM. */
-hp_status trainer_prepare_predictions(const train_config *c, const run_data *d, run_model *m);
+hp_status trainer_prepare_predictions(const train_config *c, const train_data *d, run_model *m);
+/* The memory limit of a run that generates answers and nothing else, a share until then. */
+hp_status trainer_share_predictions(train_config *c, const train_data *d, run_model *m);
 /* Generates the answers of an evaluation set, and scores them, unless a signal stops it.  Free *out
  * (zeroed before) with predictions_free, also after a failure. */
 hp_status trainer_answer(trainer *t, const sample_set *s, predictions *out, run_evaluation *x,

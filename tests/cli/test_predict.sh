@@ -54,6 +54,12 @@ grep -q eval_loss eval/trainer_log.jsonl && fail "there is a loss"
 grep -q "BLEU-4 of answers" eval/report.html || fail "no figures in report.html"
 grep -q '"eval_rouge-l"' eval/eval_results.json || fail "no figures in eval_results.json"
 
+it "a memory limit that is a share of what generation alone needs"
+run train job/job.yaml do_train=false model_name_or_path=one train_from_scratch=false output_dir=share memory_limit=95%
+exit_is 0
+err_has "memory_limit: 95% of"
+same_file one/generated_predictions.jsonl share/generated_predictions.jsonl
+
 it "without training: a model answers, and an adapter does; drawn answers depend on the seed alone"
 run train job/job.yaml do_train=false model_name_or_path=one train_from_scratch=false output_dir=only
 exit_is 0
