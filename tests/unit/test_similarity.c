@@ -80,7 +80,7 @@ TEST(each_chinese_character_is_a_word) {
   str_free(&words);
 }
 
-TEST(torture_similarity_without_memory) {
+TEST(similarity_fails_cleanly_without_memory) {
   str prediction = {0}, label = {0};
   str_add(&prediction, "a b? c");
   str_add(&label, "a c......x b");
