@@ -28,6 +28,11 @@ static bool is_left_out(const encoding *w, int64_t i) {
   return c->left_out || (w->responses && c->n - c->prompt != (size_t)w->responses);
 }
 
+/* Whose response the second row of sample i has; its own, if that of the other is left out. */
+static const chat *other_of(const encoding *w, int64_t i) {
+  return w->sample[is_left_out(w, w->other[i]) ? i : w->other[i]].chat;
+}
+
 static hp_status encode_one(const encoding *w, int64_t i) {
   const chat *c = w->sample[i].chat;
   chat_row *row = &w->row[i * w->each];
@@ -37,7 +42,7 @@ static hp_status encode_one(const encoding *w, int64_t i) {
   if (!w->responses) st = chat_row_of_answer(&w->rules, c, row);
   else if (w->each == 1) st = chat_row_of_turns(&w->rules, c, row);
   else if (!w->other) st = chat_rows_of_pair(&w->rules, c, row);
-  else st = chat_rows_of_judged(&w->rules, c, w->sample[w->other[i]].chat, row);
+  else st = chat_rows_of_judged(&w->rules, c, other_of(w, i), row);
   if (!st || st == HP_ERR_OOM) return st;
   char text[ERR_MESSAGE_MAX];
   snprintf(text, sizeof text, "%s", err_message());

@@ -134,3 +134,15 @@ for key in kl loss; do
   paste steps.1 steps.2 | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4 + 1e-3 * $2) bad = 1; if ($1 > 0.01) n++ } END { exit bad || !n }' ||
     fail "$key is $(tr '\n' ' ' <steps.1)with the adapter, $(tr '\n' ' ' <steps.2)with it merged"
 done
+
+it "stage kto: a record that is left out lends its response to none"
+mkdir kto-data
+write kto-data/dataset_info.json <<'END'
+{"kto": {"file_name": "kto.json", "columns": {"prompt": "instruction", "response": "output", "kto_tag": "label"}}}
+END
+write kto-data/kto.json <<'END'
+[{"instruction": "a", "output": "b", "label": true}, {"instruction": "c"}, {"instruction": "d", "output": "e", "label": false}]
+END
+run tokenize --dataset kto --dataset_dir kto-data --model kto/model --template qwen stage=kto
+exit_is 0
+err_has "1 of 3 records are left out; the first is record 2 of kto-data/kto.json: it has no response"
