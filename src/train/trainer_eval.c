@@ -127,6 +127,12 @@ static hp_status batch_loss(run_data *d, run_model *m, int64_t samples, float *e
   return HP_OK;
 }
 
+/* How often the samples of a batch count that do: once, and in stage sft so often that all batches
+ * count the same, for Seq2SeqTrainer leaves out nothing that it gathers. */
+static double weight_of(const run_data *d, const run_model *m, int64_t samples) {
+  return m->options.stage == STAGE_sft ? (double)d->sets.eval_batch / (double)samples : 1;
+}
+
 /* The mean over samples of the losses of their batches, as Transformers gathers them. */
 static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, run_evaluation *out) {
   int64_t n = train_data_eval_batches(&d->sets, s), counted = 0;
@@ -134,19 +140,20 @@ static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, run_ev
       mem_calloc((size_t)(d->batch.most * losses_each(&m->options)), sizeof *each_loss);
   HP_TRY_MEM(each_loss);
   hp_status st = HP_OK;
-  double sum = 0;
+  double sum = 0, weights = 0;
   for (int64_t i = 0; !st && i < n; i++) {
     double all = 0;
-    int64_t left = s->samples - counted;
+    int64_t left = m->options.stage == STAGE_sft ? INT64_MAX : s->samples - counted;
     train_data_eval_batch(&d->sets, s, i, 0, &d->batch);
     int64_t samples = d->batch.B / (s->each > 1 ? s->each : 1);
     if (left > samples) left = samples;
     st = batch_loss(d, m, left, each_loss, &out->preferences, &out->found, &all);
     counted += left;
-    sum += all;
+    sum += weight_of(d, m, left) * all;
+    weights += weight_of(d, m, left) * (double)left;
   }
   mem_free(each_loss);
-  out->loss = (double)(float)(sum / (double)counted); /* f32, as numpy means it */
+  out->loss = (double)(float)(sum / weights); /* f32, as numpy means it */
   out->found /= (double)counted;
   out->samples = s->samples;
   out->batches = n;
