@@ -31,7 +31,7 @@ static hp_status add_steps(work_list *l, train_data *d) {
   return HP_OK;
 }
 
-static hp_status add_evaluations(work_list *l, const train_data *d) {
+static hp_status add_evaluation(work_list *l, const train_data *d) {
   for (int64_t i = 0; i < d->evals; i++) {
     const sample_set *s = &d->eval[i];
     int64_t n = train_data_eval_batches(d, s);
@@ -40,6 +40,15 @@ static hp_status add_evaluations(work_list *l, const train_data *d) {
       train_data_eval_shape(d, s, k, &shape.B, &shape.T);
       HP_TRY(add(l, &shape, 0));
     }
+  }
+  return HP_OK;
+}
+
+static hp_status add_evaluations(work_list *l, train_data *d) {
+  int64_t n = train_data_evaluations(d);
+  for (int64_t i = 0; i < n; i++) {
+    train_data_order_evaluation(d, i);
+    HP_TRY(add_evaluation(l, d));
   }
   return HP_OK;
 }

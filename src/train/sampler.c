@@ -1,8 +1,5 @@
 #include "train/sampler.h"
 
-#include "base/mem.h"
-#include "base/mt19937.h"
-
 #include <math.h>
 
 static int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -49,23 +46,30 @@ hp_status sampler_create(const sampler_spec *spec, sampler *out) {
   return HP_OK;
 }
 
-void sampler_order(const sampler *s, int64_t epoch, int64_t *order) {
-  int64_t n = s->spec.samples;
+/* Where 32 bits would favour some samples visibly, 64 are drawn.  torch.randperm draws otherwise
+ * from that size (214 million samples) on: its order is met below it only. */
+static bool draws_wide(int64_t n) { return n >= (int64_t)(UINT32_MAX / 20); }
+
+void sampler_permute(mt19937 *random, int64_t n, int64_t *order) {
   for (int64_t i = 0; i < n; i++) order[i] = i;
-  if (!s->spec.shuffle) return;
-  mt19937 m;
-  mt19937_seed(&m, (uint32_t)(s->spec.seed + (uint64_t)epoch));
-  /* Where 32 bits would favour some samples visibly, 64 are drawn.  torch.randperm draws otherwise
-   * from that size (214 million samples) on: its order is met below it only. */
-  bool wide = n >= (int64_t)(UINT32_MAX / 20);
   for (int64_t i = 0; i < n - 1; i++) {
-    uint64_t r = mt19937_u32(&m);
-    if (wide) r = r << 32 | mt19937_u32(&m);
+    uint64_t r = mt19937_u32(random);
+    if (draws_wide(n)) r = r << 32 | mt19937_u32(random);
     int64_t j = i + (int64_t)(r % (uint64_t)(n - i));
     int64_t t = order[i];
     order[i] = order[j];
     order[j] = t;
   }
+}
+
+int64_t sampler_permute_draws(int64_t n) { return (n > 1 ? n - 1 : 0) * (draws_wide(n) ? 2 : 1); }
+
+void sampler_order(const sampler *s, int64_t epoch, int64_t *order) {
+  mt19937 m;
+  for (int64_t i = 0; i < s->spec.samples; i++) order[i] = i;
+  if (!s->spec.shuffle) return;
+  mt19937_seed(&m, (uint32_t)(s->spec.seed + (uint64_t)epoch));
+  sampler_permute(&m, s->spec.samples, order);
 }
 
 sampler_step sampler_find(const sampler *s, int64_t step) {

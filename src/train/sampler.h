@@ -10,7 +10,7 @@
 #ifndef TRAIN_SAMPLER_H
 #define TRAIN_SAMPLER_H
 
-#include "base/status.h"
+#include "base/mt19937.h"
 
 /* What happens to an epoch's last batch if the samples do not fill it. */
 typedef enum {
@@ -40,6 +40,10 @@ typedef struct {
 
 /* HP_ERR_ARG if a size is invalid or a product overflows. */
 hp_status sampler_create(const sampler_spec *spec, sampler *out);
+
+/* order[0..n): torch.randperm(n) by a generator of torch's, and the numbers that it draws. */
+void sampler_permute(mt19937 *random, int64_t n, int64_t *order);
+int64_t sampler_permute_draws(int64_t n);
 
 /* order[0..samples): the samples of epoch `epoch` in order. */
 void sampler_order(const sampler *s, int64_t epoch, int64_t *order);

@@ -15,7 +15,7 @@ typedef void print_setting(const train_config *c, str *out);
 
 /* sequential sampling is the same as no shuffling */
 static void print_unshuffled(const train_config *c, str *out) {
-  str_add(out, c->is.shuffle ? "false" : "true");
+  str_add(out, c->is.by_length ? "group_by_length" : c->is.shuffle ? "false" : "true");
 }
 static void print_dtype(const train_config *c, str *out) {
   str_add(out, c->is.compute == HP_BF16 ? "bf16" : "f32");
@@ -108,6 +108,7 @@ static const struct {
     {"eval_strategy", KEY_eval_strategy, NULL, SETTING_NUMBER},
     {"eval_steps", KEY_eval_steps, NULL, SETTING_NUMBER},
     {"eval_delay", KEY_eval_delay, NULL, SETTING_NUMBER},
+    {"eval_on_start", KEY_eval_on_start, NULL, SETTING_NUMBER},
     {"per_device_eval_batch_size", KEY_per_device_eval_batch_size, NULL, SETTING_NUMBER},
     {"mesh", 0, print_mesh, SETTING_TOLD},
     {"deterministic", KEY_deterministic, NULL, SETTING_TOLD},
@@ -125,10 +126,15 @@ static bool is_of_preference(int key) {
          key == KEY_kto_chosen_weight || key == KEY_kto_rejected_weight || key == KEY_ref_model;
 }
 
-/* Evaluation decides numbers where the schedule follows what it measures. */
+/* Evaluation decides numbers where the schedule follows what it measures, and where it draws from
+ * the same generator as the epochs. */
+static bool evaluation_decides(const train_config *c) {
+  return schedule_follows_metric(c->is.schedule) || c->is.by_length;
+}
+
 static bool is_of_evaluation(int key) {
   return key == KEY_eval_strategy || key == KEY_eval_steps || key == KEY_eval_delay ||
-         key == KEY_per_device_eval_batch_size;
+         key == KEY_eval_on_start || key == KEY_per_device_eval_batch_size;
 }
 
 static bool is_of_lora(int key) {
@@ -165,7 +171,7 @@ static hp_status add_row(const train_config *c, size_t i, run_settings *s) {
   str text = {0};
   if (c->optim == OPTIM_SGD && is_of_adam(rows[i].key)) return HP_OK;
   if (is_of_preference(rows[i].key) && !losses[c->stage].preference) return HP_OK;
-  if (is_of_evaluation(rows[i].key) && !schedule_follows_metric(c->is.schedule)) return HP_OK;
+  if (is_of_evaluation(rows[i].key) && !evaluation_decides(c)) return HP_OK;
   if (c->finetuning_type != TUNING_FREEZE && is_of_freeze(rows[i].key)) return HP_OK;
   if (c->finetuning_type != TUNING_LORA && is_of_lora(rows[i].key)) return HP_OK;
   if (rows[i].print) rows[i].print(c, &text);
@@ -194,8 +200,7 @@ static hp_status list_all(const train_config *c, const train_data *d, int64_t st
   char number[24];
   for (size_t i = 0; i < ROWS; i++) HP_TRY(add_row(c, i, s));
   HP_TRY(add_samples(s, "data", d, &d->train, SETTING_NUMBER));
-  /* a schedule may follow what evaluation measures */
-  setting_kind eval = schedule_follows_metric(c->is.schedule) ? SETTING_NUMBER : SETTING_TOLD;
+  setting_kind eval = evaluation_decides(c) ? SETTING_NUMBER : SETTING_TOLD;
   for (int64_t i = 0; i < d->evals; i++) {
     const char *name = i ? arena_printf(&s->mem, "eval_data.%lld", (long long)i) : "eval_data";
     HP_TRY_MEM(name);

@@ -97,7 +97,8 @@ static hp_status take(train_config *c, int64_t replicas, int64_t rows, int64_t a
                                  .rows = rows,
                                  .accumulation = accumulation,
                                  .global = rows * accumulation,
-                                 .same_on_all = same_on_all};
+                                 .same_on_all = same_on_all,
+                                 .length_group = (same_on_all ? rows : each) * accumulation};
   c->per_device_train_batch_size = rows % replicas ? TRAIN_NONE : each;
   c->gradient_accumulation_steps = accumulation;
   return tell_padding(c, rows, replicas);

@@ -140,6 +140,8 @@ typedef struct {
   int64_t global;       /* samples of a step: rows x accumulation */
   bool same_on_all;     /* global_batch_size is given: the same samples in a step on every mesh */
   int64_t epoch_samples; /* samples of an epoch, from the checkpoint; 0: from the other fields */
+  int64_t length_group;  /* group_by_length: samples that are of similar length, those of a step of
+                            each replica */
 } train_batching;
 
 typedef struct {
@@ -181,6 +183,7 @@ typedef struct {
     bool train, evaluate_after;
     train_batching batch;
     bool shuffle;
+    bool by_length; /* train_sampling_strategy: group_by_length; else as shuffle says */
     bool packed;
     int64_t block;      /* tokens of a block, or at most of a sample */
     uint64_t data_seed; /* seed of the sampler */

@@ -178,10 +178,25 @@ static hp_status check_mix(train_config *c) {
             "interleave_once is not built; write concat, interleave_under or interleave_over");
 }
 
+static hp_status check_by_length(train_config *c) {
+  if (!c->is.by_length) return HP_OK;
+  const tree_node *at = train_config_at(c, KEY_train_sampling_strategy);
+  if (c->disable_shuffling)
+    TREE_FAIL(at,
+              "group_by_length draws an order, and disable_shuffling: true (%s) keeps that of "
+              "the data; leave one of them out",
+              tree_where(train_config_at(c, KEY_disable_shuffling)).text);
+  if (losses[c->stage].data == DATASET_PAIRS)
+    TREE_FAIL(at,
+              "group_by_length is for samples of one text, but those of stage %s are pairs, as "
+              "in Transformers; write random or sequential",
+              losses[c->stage].stage);
+  return HP_OK;
+}
+
 static hp_status decide_order(train_config *c) {
-  if (c->train_sampling_strategy == SAMPLING_GROUP_BY_LENGTH)
-    TREE_FAIL(train_config_at(c, KEY_train_sampling_strategy),
-              "group_by_length is not built; write random or sequential");
+  c->is.by_length = c->train_sampling_strategy == SAMPLING_GROUP_BY_LENGTH;
+  HP_TRY(check_by_length(c));
   c->is.shuffle = !c->disable_shuffling && c->train_sampling_strategy == SAMPLING_RANDOM;
   c->is.data_seed = (uint64_t)(c->data_seed == TRAIN_NONE ? c->seed : c->data_seed);
   return HP_OK;

@@ -10,6 +10,7 @@ void train_data_free(train_data *d) {
   if (!d) return;
   sample_set_free(&d->train);
   for (int64_t i = 0; i < d->evals; i++) sample_set_free(&d->eval[i]);
+  length_order_free(&d->by_length);
   mem_free(d->eval);
   mem_free(d->shuffled.of);
 }
@@ -137,7 +138,8 @@ static hp_status load(loader *l, train_data *out) {
     st = losses[c->stage].samples(c, &l->rules, "the training data", &texts, l->p, &out->train);
   dataset_free(&texts);
   if (!st && out->train.samples) st = make_order(c, out);
-  return st;
+  if (st) return st;
+  return length_order_create(c, &out->order, &out->train, out->eval, out->evals, &out->by_length);
 }
 
 hp_status train_data_open(const train_config *c, const tokenizer *t, const char *tokenizer_dir,
@@ -230,7 +232,9 @@ static int64_t length(const sample_set *s, int64_t row) {
 }
 
 static const int64_t *order_of(train_data *d, int64_t epoch) {
-  if (d->shuffled.epoch != epoch) sampler_order(&d->order, epoch, d->shuffled.of);
+  if (d->shuffled.epoch == epoch) return d->shuffled.of;
+  if (d->by_length.on) length_order_epoch(&d->by_length, &d->train, epoch, d->shuffled.of);
+  else sampler_order(&d->order, epoch, d->shuffled.of);
   d->shuffled.epoch = epoch;
   return d->shuffled.of;
 }
@@ -384,8 +388,17 @@ int64_t train_data_eval_batches(const train_data *d, const sample_set *s) {
   return s->samples / d->eval_batch + (!d->drop_last && s->samples % d->eval_batch != 0);
 }
 
+int64_t train_data_evaluations(const train_data *d) {
+  return d->by_length.on ? length_order_evaluations(&d->by_length) : 1;
+}
+
+void train_data_order_evaluation(train_data *d, int64_t i) {
+  if (d->by_length.on) length_order_evaluation(&d->by_length, i);
+}
+
 static chosen eval_batch_of(const train_data *d, const sample_set *s, int64_t i) {
-  chosen c = {.set = s, .first = i * d->eval_batch};
+  const int64_t *order = d->by_length.on ? d->by_length.eval_order[s - d->eval] : NULL;
+  chosen c = {.set = s, .of = order, .first = i * d->eval_batch};
   int64_t left = s->samples - c.first;
   c.n = d->fills || left > d->eval_batch ? d->eval_batch : left;
   return c;

@@ -13,8 +13,7 @@
 #include "base/thread.h"
 #include "dataset/dataset.h"
 #include "tok/tokenizer.h"
-#include "train/sample_set.h"
-#include "train/sampler.h"
+#include "train/length_order.h"
 #include "train/train_config.h"
 
 typedef struct {
@@ -29,6 +28,7 @@ typedef struct {
   int32_t pad, eos; /* pad: fills a batch; has no label anywhere */
   int32_t vocab;    /* one more than the largest id in any sample */
   bool packed;
+  length_order by_length;
   struct {
     int64_t epoch; /* epoch whose order is in `of`; -1: none */
     int64_t *of;
@@ -83,6 +83,10 @@ bool train_data_has_spans(const train_data *d);
 void train_data_batch(train_data *d, int64_t epoch, int64_t micro, int64_t width, train_batch *b);
 /* The sizes of micro-batch `micro` of an epoch, without a width. */
 void train_data_shape(train_data *d, int64_t epoch, int64_t micro, int64_t *B, int64_t *T);
+/* Evaluations of the run that differ in the order of samples, 1 without group_by_length; and the
+ * order for one of them, which later calls keep.  Before any, it is that of the set. */
+int64_t train_data_evaluations(const train_data *d);
+void train_data_order_evaluation(train_data *d, int64_t i);
 /* Batches of an evaluation set. */
 int64_t train_data_eval_batches(const train_data *d, const sample_set *s);
 /* Fills b with batch `i` of an evaluation set, in order. */

@@ -33,3 +33,25 @@ train_actions train_flow_after(const train_flow *f, int64_t step, const sampler_
   a.save = a.save || c->save_strategy == WHEN_EPOCH;
   return a;
 }
+
+static bool evaluates_after(const train_flow *f, const sampler *s, int64_t step) {
+  sampler_step at = sampler_find(s, step - 1);
+  bool epoch_ends = step == f->steps || step % s->steps_per_epoch == 0;
+  return train_flow_after(f, step, &at, epoch_ends).evaluate;
+}
+
+static int64_t evaluations_at_start(const train_flow *f, const sampler *s) {
+  return s->steps && f->config->eval_on_start;
+}
+
+int64_t train_flow_evaluations(const train_flow *f, const sampler *s, int64_t step) {
+  int64_t n = evaluations_at_start(f, s);
+  for (int64_t i = 1; i <= step && i <= s->steps; i++) n += evaluates_after(f, s, i);
+  return n;
+}
+
+int64_t train_flow_evaluation_step(const train_flow *f, const sampler *s, int64_t i) {
+  int64_t n = evaluations_at_start(f, s), step = 0;
+  while (n <= i && step < s->steps) n += evaluates_after(f, s, ++step);
+  return step;
+}

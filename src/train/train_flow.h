@@ -24,4 +24,10 @@ typedef struct {
 train_actions train_flow_after(const train_flow *f, int64_t step, const sampler_step *at,
                                bool epoch_ends);
 
+/* Evaluations up to step `step` of the run s, its own included, and the one before the first. */
+int64_t train_flow_evaluations(const train_flow *f, const sampler *s, int64_t step);
+/* The step after which evaluation `i`, from 0, takes place; 0: before the first; the last step also
+ * for the evaluation that follows the run. */
+int64_t train_flow_evaluation_step(const train_flow *f, const sampler *s, int64_t i);
+
 #endif

@@ -4,7 +4,7 @@
 
 /* How the checkpoint's steps were made up. */
 typedef struct {
-  int64_t global, replicas, micro, accumulation, epoch_samples;
+  int64_t global, replicas, micro, accumulation, epoch_samples, length_group;
 } step_shape;
 
 /* A manifest from before the micro-batch was one of each replica has that of all of them, and a
@@ -18,6 +18,9 @@ static hp_status read_shape(const tree_node *state, bool drop_last, step_shape *
   HP_TRY(tree_opt_int(state, "replicas", 1, &s.replicas));
   HP_TRY(tree_need_int(state, "samples", &samples));
   HP_TRY(tree_opt_int(state, "epoch_samples", samples, &s.epoch_samples));
+  HP_TRY(tree_opt_int(state, "length_group", 0, &s.length_group));
+  if (s.length_group < 0 || s.length_group > INT64_MAX / 64)
+    TREE_FAIL(tree_get(state, "length_group"), "the samples of a step are damaged");
   if (s.micro < 1 || s.accumulation < 1 || s.replicas < 1 || s.epoch_samples < 1 ||
       (double)s.micro * (double)s.accumulation > 1e15)
     TREE_FAIL(state, "the sizes of the batch are damaged");
@@ -59,6 +62,7 @@ static hp_status keep(const tree_node *state, train_config *c) {
              (long long)then.global, (long long)then.micro, (long long)then.replicas,
              (long long)then.accumulation, (long long)b->per_device, (long long)b->replicas,
              (long long)b->accumulation);
+  if (then.length_group) b->length_group = then.length_group;
   bool dealt_anew =
       settings_has_override(c, "data") || settings_has_override(c, "dataloader_drop_last");
   if (!dealt_anew) b->epoch_samples = then.epoch_samples;

@@ -168,8 +168,16 @@ static hp_status evaluate_set(trainer *t, const sample_set *s, run_evaluation *x
   return st;
 }
 
+/* The number of the evaluation that is due among those of the run. */
+static int64_t evaluation_now(const trainer *t, eval_when when) {
+  if (when == EVAL_START) return 0;
+  int64_t n = train_flow_evaluations(&t->flow, &t->data.sets.order, t->at.step);
+  return when == EVAL_STEP ? n - 1 : n;
+}
+
 hp_status trainer_evaluate(trainer *t, eval_when when, bool *save, bool *stopped) {
   double metric = NAN;
+  train_data_order_evaluation(&t->data.sets, evaluation_now(t, when));
   HP_TRY(stepper_settle(t->model.stepper));
   for (int64_t i = 0; i < t->data.sets.evals; i++) {
     const sample_set *s = &t->data.sets.eval[i];

@@ -47,6 +47,8 @@ static hp_status print_state(const trainer *t, const char *tuning, str *out) {
   json_put_key(&w, "replicas"), json_put_int(&w, t->config.is.batch.replicas);
   json_put_key(&w, "per_device_train_batch_size"), json_put_int(&w, t->config.is.batch.per_device);
   json_put_key(&w, "gradient_accumulation_steps"), json_put_int(&w, s->accumulation);
+  if (t->config.is.by_length)
+    json_put_key(&w, "length_group"), json_put_int(&w, t->config.is.batch.length_group);
   settings_print(&t->settings, &w);
   json_put_key(&w, "optimizer"),
       json_put_string(&w, t->model.options.optimizer == STEP_SGD ? "sgd" : "adamw");
