@@ -85,7 +85,7 @@ hp_tensor decoder_hidden(model_build *b, decoder_part attention, decoder_part ml
   hp_at(b->g, "model.embed_tokens");
   hp_tensor table = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->vocab, c->hidden},
                                 "model.embed_tokens.weight");
-  hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, c->frozen), HP_F32);
+  hp_tensor h = build_embedding(b, table, c->frozen);
   h = build_annotated(b, -1, "embedded", h);
   for (int i = 0; i < c->layers; i++) {
     build_layer(b, i);

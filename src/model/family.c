@@ -4,6 +4,7 @@
 #include "model/adapter.h"
 #include "model/kv_cache.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -268,6 +269,16 @@ hp_tensor build_rope(model_build *b, hp_tensor x) {
 }
 
 static int64_t find_stream(const char *name) { return (int64_t)hash_bytes(name, strlen(name)); }
+
+hp_tensor build_embedding(model_build *b, hp_tensor table, int64_t frozen) {
+  hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, frozen), HP_F32);
+  if (!b->noise_seed) return h;
+  hp_shape shape = {3, {b->B, b->T, b->c->hidden}};
+  double most = b->noise / sqrt((double)b->T * (double)b->c->hidden);
+  hp_tensor u = hp_uniform(b->g, b->noise_seed, find_stream("neftune"), HP_F32, shape);
+  hp_tensor centred = hp_sub(b->g, u, hp_const(b->g, HP_F32, 0.5));
+  return hp_add(b->g, h, hp_scale(b->g, centred, 2 * most));
+}
 
 hp_tensor build_dropout(model_build *b, hp_tensor x, double p, const char *name) {
   if (!b->dropout_seed) return x;

@@ -119,6 +119,8 @@ typedef struct {
   kv_part kv[2];        /* the present part, and the next one */
   hp_tensor cos, sin;   /* rotary tables, made on first use */
   hp_tensor dropout_seed; /* i64 [], for training with dropout; HP_NONE: none */
+  hp_tensor noise_seed;   /* i64 [], for training with noise on the embeddings; HP_NONE: none */
+  double noise;           /* neftune_noise_alpha */
   /* f32 [B,T]: 1 for tokens that count in the load-balancing loss; or none */
   hp_tensor counted;
   struct {
@@ -215,6 +217,10 @@ hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, dou
 hp_tensor build_annotated(model_build *b, int layer, const char *what, hp_tensor x);
 /* Rotary embedding of x [B,T,H,D] at the build's positions. */
 hp_tensor build_rope(model_build *b, hp_tensor x);
+/* Rows of the table for the ids, f32 [B,T,hidden].  In training with noise they differ from these
+ * by less than noise / sqrt(T hidden), uniformly, as in NEFTune.  frozen: a row without gradient;
+ * -1. */
+hp_tensor build_embedding(model_build *b, hp_tensor table, int64_t frozen);
 /* In training, x with dropout at rate p; `name` is the place, which selects the mask. */
 hp_tensor build_dropout(model_build *b, hp_tensor x, double p, const char *name);
 /* Causal attention of q over k and v [B,T,KV,D], through the cache of the layer if there is one,

@@ -77,7 +77,7 @@ static hp_tensor build_hidden(model_build *b) {
                                 "transformer.wte.weight");
   hp_tensor places = build_param(b, PARAM_EMBEDDING, 1, 2, (int64_t[]){c->max_length, c->hidden},
                                  "transformer.wpe.weight");
-  hp_tensor h = hp_cast(b->g, hp_embedding(b->g, table, b->ids, -1), HP_F32);
+  hp_tensor h = build_embedding(b, table, -1);
   hp_at(b->g, "transformer.wpe");
   h = hp_add(b->g, h, hp_cast(b->g, hp_embedding(b->g, places, b->positions, -1), HP_F32));
   h = build_dropout(b, h, c->dropout.embedding, "transformer.drop");

@@ -104,6 +104,7 @@ static const struct {
     {"adam_beta2", KEY_adam_beta2, NULL, SETTING_NUMBER},
     {"adam_epsilon", KEY_adam_epsilon, NULL, SETTING_NUMBER},
     {"max_grad_norm", KEY_max_grad_norm, NULL, SETTING_NUMBER},
+    {"neftune_noise_alpha", KEY_neftune_noise_alpha, NULL, SETTING_NUMBER},
     {"moe_aux_loss_coef", KEY_moe_aux_loss_coef, NULL, SETTING_NUMBER},
     {"eval_strategy", KEY_eval_strategy, NULL, SETTING_NUMBER},
     {"eval_steps", KEY_eval_steps, NULL, SETTING_NUMBER},

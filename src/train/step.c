@@ -210,7 +210,7 @@ static void add_micro_ios(const stepper *s, step_program *p, int64_t i) {
   add_more_ios(s, p, i);
   add_io(p, "weight", i, &x->weight, sizeof x->weight);
   add_io(p, "loss", i, &x->loss, sizeof x->loss);
-  if (step_drops(s->m, options_of(s))) add_io(p, "dropout_seed", i, &x->seed, sizeof x->seed);
+  if (step_draws(s->m, options_of(s))) add_io(p, "dropout_seed", i, &x->seed, sizeof x->seed);
   if (step_balances(s->m, options_of(s)) || options_of(s)->preference.kind == PREFER_REWARD)
     add_io(p, "lengths", i, x->lengths, rows * sizeof *x->lengths);
   if (options_of(s)->preference.kind && options_of(s)->preference.kind != PREFER_REWARD)
@@ -317,8 +317,8 @@ hp_status stepper_prepare(stepper *s, const step_micro *b, int64_t n) {
 
 /* --- running ---------------------------------------------------------------------------------- */
 
-/* Of the masks of a micro-batch: the same whenever it is run, another for every one. */
-static int64_t dropout_seed(const stepper *s, int64_t number, const step_update *u) {
+/* Of the random numbers of a micro-batch: the same whenever it is run, another for every one. */
+static int64_t random_seed(const stepper *s, int64_t number, const step_update *u) {
   philox_block x = philox_get(options_of(s)->seed, (uint64_t)u->t, (uint64_t)number);
   return (int64_t)((uint64_t)x.at[0] << 32 | x.at[1]);
 }
@@ -340,7 +340,7 @@ static void set_micro(const stepper *s, step_program *p, int64_t i, const step_m
   micro_numbers *x = &p->micro[i];
   hp_io *io = &p->io[i * p->each];
   x->weight = (float)b->weight;
-  x->seed = dropout_seed(s, i, u);
+  x->seed = random_seed(s, i, u);
   for (int64_t k = 0; k < b->B; k++) x->lengths[k] = b->lengths ? b->lengths[k] : (int32_t)b->T;
   io[IDS].data = (void *)(uintptr_t)b->ids;
   io[LABELS].data = (void *)(uintptr_t)b->labels;

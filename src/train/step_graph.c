@@ -17,9 +17,10 @@ typedef struct {
 
 int step_states(const step_options *o) { return o->optimizer == STEP_ADAMW ? 2 : o->momentum != 0; }
 
-bool step_drops(const lm *m, const step_options *o) {
+bool step_draws(const lm *m, const step_options *o) {
   bool head = m->value_head && m->c.dropout.value_head > 0;
-  return o->dropout && (head || model_config_drops(&m->c) || adapter_drops(m->adapter));
+  bool drops = head || model_config_drops(&m->c) || adapter_drops(m->adapter);
+  return (o->dropout && drops) || o->noise > 0;
 }
 
 /* The losses of preferences are of whole answers, without that of the router. */
@@ -139,11 +140,11 @@ static void update(const step_graph *s, model_build *b, const step_place *v, con
   else apply(s, b, wrt, grad, factor);
 }
 
-static bool drops(const step_graph *s) { return step_drops(s->m, s->o); }
+static bool draws(const step_graph *s) { return step_draws(s->m, s->o); }
 
-/* Parts into which a micro-batch is cut.  Masks of dropout are drawn for the whole. */
+/* Parts into which a micro-batch is cut.  Random numbers are drawn for the whole. */
 static int64_t parts_of(const step_graph *s, const step_place *v) {
-  bool parts = s->o->interleave > 1 && !drops(s) && !s->o->preference.kind;
+  bool parts = s->o->interleave > 1 && !draws(s) && !s->o->preference.kind;
   int64_t n = parts ? s->o->interleave : 1;
   return v->B % n ? 1 : n;
 }
@@ -182,7 +183,10 @@ static hp_tensor sum_losses(const step_graph *s, model_build *b, const step_plac
 static hp_status build_backward(const step_graph *s, model_build *b, const step_place *v,
                                 hp_tensor *wrt, hp_tensor *grad) {
   size_t n = s->m->trained;
-  if (drops(s)) b->dropout_seed = hp_input(b->g, "dropout_seed", HP_I64, (hp_shape){0});
+  hp_tensor seed = draws(s) ? hp_input(b->g, "dropout_seed", HP_I64, (hp_shape){0}) : HP_NONE;
+  b->dropout_seed = s->o->dropout ? seed : HP_NONE;
+  b->noise_seed = s->o->noise > 0 ? seed : HP_NONE;
+  b->noise = s->o->noise;
   hp_tensor loss = hp_mul(b->g, sum_losses(s, b, v), scalar(b, "weight"));
   hp_tensor balance = step_balances(s->m, s->o) ? moe_balance(b) : HP_NONE;
   if (balance) loss = hp_add(b->g, loss, balance);
@@ -243,7 +247,7 @@ void step_graph_tell(const lm *m, const step_options *o, const step_place *v) {
   step_graph s = {m, o};
   if (!step_part_is_micro(v->part) || o->interleave <= 1 || parts_of(&s, v) > 1) return;
   log_warn("interleave: %lld is ignored: %s", (long long)o->interleave,
-           drops(&s)            ? "dropout masks are generated for the full micro-batch"
+           draws(&s)            ? "random numbers are drawn for the full micro-batch"
            : o->preference.kind ? "the answers to a prompt are compared"
                                 : "it does not divide the sequences of the micro-batch");
 }

@@ -32,10 +32,11 @@ typedef struct {
   bool limited; /* the device has a memory limit */
   bool dropout; /* apply the model's dropout; its masks follow from the seed, the number of the
                    update and that of the micro-batch */
+  double noise; /* on the embeddings: neftune_noise_alpha; 0: none.  Drawn as the masks are */
   uint64_t seed;
   int64_t interleave; /* split a micro-batch into so many chunks, so that communication of one
                          overlaps with computation of another; 0 and 1: no split.  Ignored with
-                         dropout, and if it does not divide the sequences */
+                         dropout or noise, and if it does not divide the sequences */
 } step_options;
 
 typedef enum {
@@ -57,7 +58,7 @@ typedef struct {
 } step_place;
 
 /* Builds the graph.  Inputs of a micro-batch: ids, positions, labels i32[B,T], weight f32[] (factor
- * on the sum of token losses), dropout_seed i64[] if step_drops, lengths i32[B] if step_balances,
+ * on the sum of token losses), dropout_seed i64[] if step_draws, lengths i32[B] if step_balances,
  * and those of preference_losses with its outputs; output: loss f32[].  Inputs of the update: lr
  * f32[] and, for AdamW, lr_over_bc1 and sqrt_bc2; outputs: grad_norm f32[] and grad_sq f32[params].
  * The norm alone has the output next_clip f32[] besides these, which is the input clip of
@@ -67,8 +68,8 @@ hp_status step_graph_begin(const lm *m, const step_options *o, const step_place 
 /* Warns of what was asked for and cannot be done for such a micro-batch. */
 void step_graph_tell(const lm *m, const step_options *o, const step_place *v);
 
-/* Does a step draw dropout masks? */
-bool step_drops(const lm *m, const step_options *o);
+/* Does a step draw random numbers: masks of dropout, or noise? */
+bool step_draws(const lm *m, const step_options *o);
 /* Does the loss contain the load-balancing loss of a router? */
 bool step_balances(const lm *m, const step_options *o);
 /* Number of optimizer tensors per param: "m.NAME", "v.NAME" (AdamW), "m.NAME" (SGD). */

@@ -149,6 +149,7 @@ step_options trainer_step_options(const train_config *c) {
                         /* as trl, which leaves out all dropout */
                         .dropout = losses[c->stage].preference != PREFER_PAIR &&
                                    losses[c->stage].preference != PREFER_JUDGED,
+                        .noise = c->neftune_noise_alpha > 0 ? c->neftune_noise_alpha : 0,
                         .interleave = c->parallel.interleave,
                         .seed = (uint64_t)c->seed};
 }

@@ -51,6 +51,7 @@ static const char top[] =
     " num_train_epochs=3.0 max_steps=-1 lr_scheduler_type=linear lr_scheduler_kwargs=null"
     " warmup_steps=0 warmup_ratio=null optim=adamw_torch_fused weight_decay=0.0 adam_beta1=0.9"
     " adam_beta2=0.999 adam_epsilon=1e-08 max_grad_norm=1.0 bf16=false seed=42 data_seed=null"
+    " neftune_noise_alpha=null"
     " gradient_checkpointing=null disable_gradient_checkpointing=false"
     " average_tokens_across_devices=true per_device_eval_batch_size=8 eval_strategy=no"
     " eval_steps=null eval_delay=0 eval_on_start=false metric_for_best_model=null"
