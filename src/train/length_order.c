@@ -28,16 +28,12 @@ static int64_t mega_batch(int64_t samples, int64_t batch) {
   return batch * (batches ? batches : 1);
 }
 
-static void skip(mt19937 *random, int64_t n) {
-  for (int64_t i = 0; i < n; i++) mt19937_u32(random);
-}
-
 static int64_t draws_of(int64_t samples) { return SEED_DRAWS + sampler_permute_draws(samples); }
 
 void length_order_draw(mt19937 *random, const sample_set *s, int64_t batch, length_item *room,
                        int64_t *order) {
   int64_t n = s->samples, group = mega_batch(n, batch), longest = 0;
-  skip(random, SEED_DRAWS);
+  mt19937_skip(random, SEED_DRAWS);
   sampler_permute(random, n, order);
   for (int64_t i = 0; i < n; i++) room[i] = (length_item){length(s, order[i]), i, order[i]};
   for (int64_t i = 0; i < n; i += group) {
@@ -59,7 +55,7 @@ static void seek(length_order *o, int64_t draws) {
     mt19937_seed(&o->random, (uint32_t)o->seed);
     o->drawn = 0;
   }
-  skip(&o->random, draws - o->drawn);
+  mt19937_skip(&o->random, draws - o->drawn);
   o->drawn = draws;
 }
 
