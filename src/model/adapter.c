@@ -6,6 +6,11 @@
 
 void adapter_free(adapter *a) {
   if (!a) return;
+  for (size_t i = 0; i < a->starts.len; i++) {
+    mem_free(a->starts.at[i].A);
+    mem_free(a->starts.at[i].B);
+  }
+  vec_free(&a->starts);
   vec_free(&a->modules);
   map_free(&a->module_of);
   vec_free(&a->whole);

@@ -26,6 +26,8 @@ typedef struct {
   adapter_names whole;  /* ends of names of modules that are trained whole */
   double b_rate;        /* factor on the learning rate of B, and of vectors (LoRA+); 0: none */
   uint64_t seed;        /* of A's first values */
+  bool pissa;           /* A and B begin with the leading singular vectors of the weights */
+  int64_t pissa_iter;   /* iterations that find them; -1: they are exact */
 } adapter_options;
 
 typedef struct {
@@ -33,10 +35,16 @@ typedef struct {
   int64_t rank;
 } adapter_module;
 
+/* What A and B of a module began with. */
+typedef struct {
+  float *A, *B;
+} adapter_start;
+
 typedef struct adapter {
   adapter_options o;
   VEC(adapter_module) modules; /* in the order of the model */
   map module_of;               /* name -> place in modules */
+  VEC(adapter_start) starts;   /* of modules, if singular vectors were what they began with */
   VEC(const char *) whole;     /* names of params that are trained whole */
   tree config;                 /* the file that it was read from; root NULL: none */
   arena mem;

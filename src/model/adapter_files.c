@@ -60,6 +60,21 @@ static hp_status read_names(const tree_node *root, const char *key, arena *mem,
   return HP_OK;
 }
 
+/* Adapters that go with what was left of the weights when they were made. */
+static hp_status refuse_residual(const tree_node *root) {
+  static const char *const inits[] = {"pissa", "corda", "olora", "loftq", "lora_ga"};
+  const tree_node *n = tree_get(root, "init_lora_weights");
+  for (size_t i = 0; n && n->kind == TREE_STRING && i < sizeof inits / sizeof *inits; i++)
+    if (!strncmp(n->string, inits[i], strlen(inits[i])))
+      TREE_FAIL(
+          n,
+          "the adapter belongs to the rest of weights from which \"%s\" took a part, and not to "
+          "the model; expected a plain adapter: train with pissa_convert: true and use the "
+          "folder pissa_converted in its output_dir",
+          n->string);
+  return HP_OK;
+}
+
 static hp_status read_config(adapter *a) {
   const tree_node *root = a->config.root;
   adapter_options *o = &a->o;
@@ -67,6 +82,7 @@ static hp_status read_config(adapter *a) {
   HP_TRY(need_word(root, "peft_type", "", "LORA"));
   HP_TRY(need_word(root, "bias", "none", "none"));
   HP_TRY(refuse_others(root));
+  HP_TRY(refuse_residual(root));
   HP_TRY(tree_opt_int(root, "r", 8, &o->rank));
   HP_TRY(tree_opt_double(root, "lora_alpha", 8, &o->alpha));
   HP_TRY(tree_opt_double(root, "lora_dropout", 0, &o->dropout));
@@ -92,9 +108,7 @@ static const model_linear *find_linear(const adapter_subject *s, const char *nam
 }
 
 static const model_param *find_param(const adapter_subject *s, const char *name) {
-  for (size_t i = 0; i < s->params; i++)
-    if (!strcmp(s->param[i].name, name)) return &s->param[i];
-  return NULL;
+  return model_param_find(s->param, s->params, name);
 }
 
 static hp_status refuse_tensor(const adapter_file *f, const adapter_subject *s,
@@ -410,6 +424,14 @@ static void print_again(const tree_node *root, const char *base, json_writer *w)
   json_close(w);
 }
 
+static void put_start(json_writer *w, const adapter *a) {
+  char name[40] = "pissa";
+  if (a->o.pissa_iter >= 0)
+    snprintf(name, sizeof name, "pissa_niter_%lld", (long long)a->o.pissa_iter);
+  if (a->o.pissa) json_key_string(w, "init_lora_weights", name);
+  else json_key_bool(w, "init_lora_weights", true);
+}
+
 static hp_status print_anew(const adapter *a, const char *base, bool turned, json_writer *w) {
   bool all = a->o.target.n == 1 && !strcmp(a->o.target.at[0], "all");
   hp_status st = HP_OK;
@@ -420,7 +442,7 @@ static hp_status print_anew(const adapter *a, const char *base, bool turned, jso
   json_key_string(w, "bias", "none");
   json_key_bool(w, "fan_in_fan_out", turned);
   json_key_bool(w, "inference_mode", true);
-  json_key_bool(w, "init_lora_weights", true);
+  put_start(w, a);
   json_put_key(w, "lora_alpha");
   if (a->o.alpha == floor(a->o.alpha)) json_put_int(w, (int64_t)a->o.alpha);
   else json_put_double(w, a->o.alpha);

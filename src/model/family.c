@@ -19,6 +19,12 @@ void model_family_names(str *out) {
     str_printf(out, i ? ", %s" : "%s", model_families[i]->model_type);
 }
 
+const model_param *model_param_find(const model_param *p, size_t n, const char *name) {
+  for (size_t i = 0; i < n; i++)
+    if (!strcmp(p[i].name, name)) return &p[i];
+  return NULL;
+}
+
 size_t model_param_elements(const model_param *p) {
   size_t n = 1;
   for (int i = 0; i < p->shape.rank; i++) n *= (size_t)p->shape.dim[i];

@@ -48,6 +48,8 @@ typedef struct {
 } model_param;
 /* Its shape in the checkpoint, or that of one slice. */
 hp_shape model_param_stored(const model_param *p);
+/* Of n params that of this name; NULL: none. */
+const model_param *model_param_find(const model_param *p, size_t n, const char *name);
 size_t model_param_elements(const model_param *p);
 /* Number of its tensors in the checkpoint, and the name of one of them. */
 int64_t model_param_parts(const model_param *p);

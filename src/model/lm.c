@@ -6,6 +6,7 @@
 #include "base/io.h"
 #include "base/philox.h"
 #include "ckpt/weights.h"
+#include "model/lm_pissa.h"
 #include "model/lm_rows.h"
 #include "model/adapter_files.h"
 
@@ -315,9 +316,7 @@ hp_status lm_merge(lm *m, adapter_file *f) {
 }
 
 const model_param *lm_find(const lm *m, const char *name) {
-  for (size_t i = 0; i < m->params.len; i++)
-    if (!strcmp(m->params.at[i].name, name)) return &m->params.at[i];
-  return NULL;
+  return model_param_find(m->params.at, m->params.len, name);
 }
 
 size_t lm_trained_tensors(const lm *m) {
@@ -410,7 +409,8 @@ hp_status lm_fill_adapter(lm *m) {
   if (!m->adapter) return HP_OK;
   if (!m->start) {
     HP_TRY(init_params(m, m->adapter->o.seed, true));
-    return m->adapter->o.dora ? lm_measure_rows(m) : HP_OK;
+    if (m->adapter->o.dora) HP_TRY(lm_measure_rows(m));
+    return m->adapter->o.pissa ? lm_split_weights(m) : HP_OK;
   }
   for (size_t i = 0; i < m->trained; t += model_param_parts(&m->params.at[i++]))
     if (adapter_file_find(m->start, t->name)) HP_TRY(lm_fill_param(m, t, start_source, m->start));

@@ -6,12 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const model_param *find_param(const lm *m, const char *name) {
-  for (size_t i = 0; i < m->params.len; i++)
-    if (!strcmp(m->params.at[i].name, name)) return &m->params.at[i];
-  return NULL;
-}
-
 static hp_status measure(const lm *m, const model_linear *l, const model_param *w, char *raw,
                          float *x, float *norm) {
   size_t n = model_param_elements(w);
@@ -32,7 +26,7 @@ static hp_status measure_linear(const lm *m, const model_linear *l) {
   char weight[192], size[192];
   snprintf(weight, sizeof weight, "%s.weight", l->name);
   snprintf(size, sizeof size, "%s.lora_magnitude_vector", l->name);
-  const model_param *w = find_param(m, weight);
+  const model_param *w = model_param_find(m->params.at, m->params.len, weight);
   if (!w) return HP_OK;
   size_t n = model_param_elements(w);
   char *raw = mem_calloc(n, dtype_size(w->dtype));

@@ -89,6 +89,8 @@ static const struct {
     {"lora_target", KEY_lora_target, NULL, SETTING_NUMBER},
     {"additional_target", KEY_additional_target, NULL, SETTING_NUMBER},
     {"loraplus_lr_ratio", KEY_loraplus_lr_ratio, NULL, SETTING_NUMBER},
+    {"pissa_init", KEY_pissa_init, NULL, SETTING_NUMBER},
+    {"pissa_iter", KEY_pissa_iter, NULL, SETTING_NUMBER},
     {"use_dora", KEY_use_dora, NULL, SETTING_NUMBER},
     {"use_rslora", KEY_use_rslora, NULL, SETTING_NUMBER},
     {"adapter_name_or_path", KEY_adapter_name_or_path, NULL, SETTING_NUMBER},
@@ -139,10 +141,11 @@ static bool is_of_evaluation(int key) {
 }
 
 static bool is_of_lora(int key) {
-  static const int keys[] = {KEY_lora_rank,      KEY_lora_alpha,        KEY_lora_dropout,
-                             KEY_lora_target,    KEY_loraplus_lr_ratio, KEY_use_rslora,
-                             KEY_use_dora,       KEY_additional_target, KEY_adapter_name_or_path,
-                             KEY_adapter_folder, KEY_create_new_adapter};
+  static const int keys[] = {KEY_lora_rank,      KEY_lora_alpha,         KEY_lora_dropout,
+                             KEY_lora_target,    KEY_loraplus_lr_ratio,  KEY_use_rslora,
+                             KEY_use_dora,       KEY_additional_target,  KEY_adapter_name_or_path,
+                             KEY_adapter_folder, KEY_create_new_adapter, KEY_pissa_init,
+                             KEY_pissa_iter};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (keys[i] == key) return true;
   return false;

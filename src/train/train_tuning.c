@@ -2,7 +2,9 @@
 
 #include "base/io.h"
 #include "model/lm_adapter.h"
+#include "train/losses.h"
 #include "train/train_freeze.h"
+#include "train/train_preference.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,7 +22,7 @@ static hp_status check_built(const train_config *c) {
 /* Keys that change something with finetuning_type lora alone, as LlamaFactory refuses them. */
 static hp_status refuse_lora_keys(const train_config *c) {
   static const int keys[] = {KEY_adapter_name_or_path, KEY_use_rslora, KEY_use_dora,
-                             KEY_loraplus_lr_ratio};
+                             KEY_loraplus_lr_ratio, KEY_pissa_init};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
     const tree_node *n = c->at[keys[i]];
     if (!n || (n->kind == TREE_BOOL && !n->boolean)) continue;
@@ -54,6 +56,35 @@ static hp_status decide_freeze(train_config *c) {
   return train_config_split(c, c->freeze_extra_modules, &c->is.freeze_extra);
 }
 
+static bool makes_adapter(const train_config *c) {
+  return c->create_new_adapter || !c->is.adapters.n;
+}
+
+/* A reference model would be what is left of the weights. */
+static hp_status check_pissa(train_config *c) {
+  const tree_node *at = train_config_at(c, KEY_pissa_init);
+  preference p = train_preference_of(c);
+  if (c->pissa_convert && !c->pissa_init)
+    TREE_FAIL(c->at[KEY_pissa_convert], "it belongs to pissa_init: true; leave it out");
+  if (!c->pissa_init) return HP_OK;
+  if (preference_has_reference(&p))
+    TREE_FAIL(at,
+              "stage %s compares with the model without its adapter, which pissa_init takes apart, "
+              "as in LlamaFactory; leave it out%s",
+              losses[c->stage].stage,
+              c->stage == STAGE_dpo ? ", or write pref_loss: orpo or simpo" : "");
+  if (!makes_adapter(c))
+    TREE_FAIL(at, "the adapter is that of adapter_name_or_path; leave pissa_init out, or write "
+                  "create_new_adapter: true");
+  if (c->pissa_convert && (c->use_dora || c->is.additional.n))
+    TREE_FAIL(
+        c->at[KEY_pissa_convert],
+        "it makes an adapter of A and B alone, which cannot hold what %s trains; leave one of "
+        "them out",
+        c->use_dora ? "use_dora" : "additional_target");
+  return HP_OK;
+}
+
 static hp_status decide_lora(train_config *c) {
   HP_TRY(train_config_split(c, c->adapter_name_or_path, &c->is.adapters));
   HP_TRY(train_config_split(c, c->lora_target, &c->is.lora_target));
@@ -62,7 +93,7 @@ static hp_status decide_lora(train_config *c) {
     TREE_FAIL(c->at[KEY_lora_dropout], "%g; expected less than 1", c->lora_dropout);
   if (!c->is.lora_target.n)
     TREE_FAIL(train_config_at(c, KEY_lora_target), "is empty; write all, or names of modules");
-  return HP_OK;
+  return check_pissa(c);
 }
 
 static hp_status note_keys_of_verbs(train_config *c) {
@@ -116,6 +147,8 @@ static hp_status set_new_adapter(const train_config *c, lm *m) {
                        .dropout = c->lora_dropout,
                        .rslora = c->use_rslora,
                        .dora = c->use_dora,
+                       .pissa = c->pissa_init,
+                       .pissa_iter = c->pissa_iter,
                        .target = {c->is.lora_target.at, c->is.lora_target.n},
                        .whole = {c->is.additional.at, c->is.additional.n},
                        .seed = (uint64_t)c->seed};
@@ -133,7 +166,7 @@ hp_status train_tuning_apply(const train_config *c, lm *m) {
   const train_names *all = &c->is.adapters;
   if (c->finetuning_type == TUNING_FREEZE) return train_freeze_apply(c, m);
   if (c->finetuning_type != TUNING_LORA) return HP_OK;
-  bool anew = c->create_new_adapter || !all->n;
+  bool anew = makes_adapter(c);
   for (size_t i = 0; i < all->n; i++) HP_TRY(open_adapter(c, m, i, !anew && i + 1 == all->n));
   if (anew) HP_TRY(set_new_adapter(c, m));
   m->adapter->o.b_rate = isnan(c->loraplus_lr_ratio) ? 0 : c->loraplus_lr_ratio;

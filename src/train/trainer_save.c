@@ -367,6 +367,7 @@ static hp_status export_once(trainer *t) {
   if (!st) st = trainer_tensors_export(&model, t->config.output_dir);
   trainer_tensors_free(&model);
   if (!st) st = export_value_head(t);
+  if (!st && t->config.pissa_convert) st = trainer_convert_adapter(t);
   if (!st && t->job.writes) st = model_files_write(&t->saves.with_model, t->config.output_dir);
   if (!st && t->job.writes) st = export_config(t, type, t->config.output_dir);
   if (!st && type != HP_F32)

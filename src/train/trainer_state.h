@@ -127,6 +127,10 @@ hp_status trainer_save_last(trainer *t);
 /* Writes model, tokenizer and configuration to OUT in the layout of Transformers, in several tries.
  * The other processes send their shards to the one that writes. */
 hp_status trainer_export(trainer *t);
+/* trainer_convert.c: what training has made of an adapter that began with singular vectors, as a
+ * plain adapter of twice the rank in OUT/pissa_converted: A with its first value below it, B with
+ * the negative one beside it.  Part of trainer_export. */
+hp_status trainer_convert_adapter(trainer *t);
 /* At the end of a run: deletes the remains of saves that were interrupted, such as temporary files
  * and checkpoints beyond save_total_limit. */
 void trainer_tidy(trainer *t);

@@ -100,7 +100,7 @@ static const char free_keys[] =
     /* the state of the checkpoint takes their place */
     " train_from_scratch do_train overwrite_output_dir resume_from_checkpoint resume_override"
     /* what is measured, written and told */
-    " do_eval do_predict predict_with_generate compute_accuracy eval_on_each_dataset "
+    " pissa_convert do_eval do_predict predict_with_generate compute_accuracy eval_on_each_dataset "
     "metric_for_best_model "
     "greater_is_better"
     " logging_strategy logging_steps logging_first_step save_strategy save_steps save_total_limit "
