@@ -15,6 +15,10 @@ bool preference_is_mean(const preference *p) {
          (p->loss == PREF_IPO || p->loss == PREF_ORPO || p->loss == PREF_SIMPO);
 }
 
+bool preference_weighs_length(const preference *p) {
+  return p->kind == PREFER_PAIR && p->rest != 1;
+}
+
 /* --- what the losses are made of -------------------------------------------------------------- */
 
 static hp_tensor unary(model_build *b, const char *op, hp_tensor x) {
@@ -73,10 +77,23 @@ hp_tensor preference_mean_logps(model_build *b, hp_tensor hidden, hp_tensor labe
   return hp_div(b->g, sum, count_labels(b, labels));
 }
 
-static rows_forward forward(model_build *b, hp_tensor labels, bool logits) {
+/* The same with tokens that weigh less beyond the length of the other answer. */
+static hp_tensor weighed_logps(const preference *p, model_build *b, hp_tensor hidden,
+                               hp_tensor labels) {
+  hp_tensor beyond = hp_input(b->g, "beyond", HP_I32, (hp_shape){1, {b->B}});
+  hp_tensor each = hp_cross_entropy(b->g, lm_head(b, hidden), labels, NO_LABEL);
+  hp_at(b->g, "loss");
+  beyond = hp_reshape(b->g, beyond, (hp_shape){2, {b->B, 1}});
+  hp_tensor inside = hp_cast(b->g, hp_map(b->g, "gt", beyond, b->positions, HP_NONE), HP_F32);
+  hp_tensor weight = hp_add(b->g, hp_scale(b->g, inside, 1 - p->rest), number(b, p->rest));
+  return unary(b, "neg", over_row(b, hp_mul(b->g, each, weight)));
+}
+
+static rows_forward forward(const preference *p, model_build *b, hp_tensor labels, bool logits) {
   rows_forward f = {0};
   hp_tensor hidden = b->c->family->hidden(b);
-  f.logps = preference_logps(b, hidden, labels);
+  f.logps = preference_weighs_length(p) ? weighed_logps(p, b, hidden, labels)
+                                        : preference_logps(b, hidden, labels);
   f.counts = count_labels(b, labels);
   if (!logits) return f;
   hp_tensor width = hp_input(b->g, "width", HP_I32, (hp_shape){0});
@@ -126,7 +143,7 @@ static hp_tensor compared_losses(const preference *p, model_build *b, hp_tensor 
 }
 
 static hp_tensor pair_losses(const preference *p, model_build *b, hp_tensor labels) {
-  rows_forward f = forward(b, labels, true);
+  rows_forward f = forward(p, b, labels, true);
   hp_tensor mean = hp_div(b->g, f.logps, f.counts);
   hp_tensor logps = preference_is_mean(p) ? mean : f.logps;
   hp_output(b->g, "logps", logps);
@@ -169,7 +186,7 @@ static hp_tensor judged_losses(const preference *p, model_build *b, hp_tensor la
     b->ids = build_rows(b, ids, k, 2);
     b->span = span_rows(b, span, k);
     b->positions = build_rows(b, positions, k, 2);
-    f[k] = forward(b, build_rows(b, labels, k, 2), k == 0);
+    f[k] = forward(p, b, build_rows(b, labels, k, 2), k == 0);
   }
   b->B = 2 * n;
   hp_tensor both[2];

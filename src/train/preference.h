@@ -27,7 +27,9 @@ typedef struct {
   double beta, smoothing; /* pref_beta, dpo_label_smoothing */
   double margin;          /* simpo_gamma */
   double ftx;             /* weight of the chosen answer's own loss */
-  double good, bad;       /* kto_chosen_weight, kto_rejected_weight */
+  double rest; /* ld_alpha: weight of the tokens by which an answer is longer than the other; 1: as
+                  all others */
+  double good, bad; /* kto_chosen_weight, kto_rejected_weight */
 } preference;
 
 /* Is the loss compared with a reference model's? */
@@ -35,13 +37,19 @@ bool preference_has_reference(const preference *p);
 /* Is the log-probability of an answer the mean over its tokens, not the sum? */
 bool preference_is_mean(const preference *p);
 
+/* Do tokens of a pair weigh less beyond the length of the other answer? */
+bool preference_weighs_length(const preference *p);
+/* Of a pair, rows of labels [2,T] (shifted): where in each row these tokens begin, beyond[2]. */
+void preference_find_rest(const int32_t *labels, int64_t T, int32_t beyond[2]);
+
 /* --- graphs ----------------------------------------------------------------------------------- */
 
 /* The sum of the losses of the samples of b, whose rows R are those of ids and labels [R,T]
  * (shifted; LABEL_NONE: not counted).  Inputs: "ref" f32[R], log-probabilities by the reference;
  * for stage kto "sign", "gain" and "own" f32[R/2] of the samples (preference_weights); for rm
- * "lengths" i32[R].  Outputs: "logps" f32[R], of rm the rewards; and "logits" f32[R], of kto [R/2],
- * sums of all logits of a row up to the input "width" i32[]. */
+ * "lengths" i32[R]; if length is weighed "beyond" i32[R] (preference_find_rest).  Outputs: "logps"
+ * f32[R], of rm the rewards; and "logits" f32[R], of kto [R/2], sums of all logits of a row up to
+ * the input "width" i32[]. */
 hp_tensor preference_losses(const preference *p, model_build *b, hp_tensor labels);
 
 /* For evaluations, from hidden states [R,T,C] and labels [R,T], of each token: the negative

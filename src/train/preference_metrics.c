@@ -15,6 +15,16 @@ void preference_weights(const preference *p, const bool *good, int64_t n, float 
   }
 }
 
+void preference_find_rest(const int32_t *labels, int64_t T, int32_t beyond[2]) {
+  enum { NO_LABEL = -100 };
+  int64_t count[2] = {0}, first[2] = {0};
+  for (int r = 0; r < 2; r++)
+    for (int64_t t = T - 1; t >= 0; t--)
+      if (labels[r * T + t] != NO_LABEL) count[r]++, first[r] = t;
+  int64_t both = count[0] < count[1] ? count[0] : count[1];
+  for (int r = 0; r < 2; r++) beyond[r] = (int32_t)(first[r] + both);
+}
+
 /* log(1 + exp(x)) */
 static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
 static double sigmoid(double x) { return x > 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }

@@ -78,7 +78,9 @@ static const struct {
     {"simpo_gamma", KEY_simpo_gamma, NULL, SETTING_NUMBER},
     {"kto_chosen_weight", KEY_kto_chosen_weight, NULL, SETTING_NUMBER},
     {"kto_rejected_weight", KEY_kto_rejected_weight, NULL, SETTING_NUMBER},
+    {"ld_alpha", KEY_ld_alpha, NULL, SETTING_NUMBER},
     {"ref_model", KEY_ref_model, NULL, SETTING_NUMBER},
+    {"ref_model_adapters", KEY_ref_model_adapters, NULL, SETTING_NUMBER},
     {"finetuning_type", KEY_finetuning_type, NULL, SETTING_NUMBER},
     {"freeze_trainable_layers", KEY_freeze_trainable_layers, NULL, SETTING_NUMBER},
     {"freeze_trainable_modules", KEY_freeze_trainable_modules, NULL, SETTING_NUMBER},
@@ -126,7 +128,8 @@ static bool is_of_adam(int key) {
 static bool is_of_preference(int key) {
   return key == KEY_pref_loss || key == KEY_pref_exact || key == KEY_pref_beta ||
          key == KEY_pref_ftx || key == KEY_dpo_label_smoothing || key == KEY_simpo_gamma ||
-         key == KEY_kto_chosen_weight || key == KEY_kto_rejected_weight || key == KEY_ref_model;
+         key == KEY_kto_chosen_weight || key == KEY_kto_rejected_weight || key == KEY_ref_model ||
+         key == KEY_ref_model_adapters || key == KEY_ld_alpha;
 }
 
 /* Evaluation decides numbers where the schedule follows what it measures, and where it draws from

@@ -181,6 +181,7 @@ static void add_more_ios(const stepper *s, step_program *p, int64_t i) {
   if (of->kind == PREFER_REWARD) return;
   add_io(p, "logits", i, NULL, of->kind == PREFER_JUDGED ? samples : rows * sizeof(float));
   if (preference_has_reference(of)) add_io(p, "ref", i, NULL, rows * sizeof(float));
+  if (preference_weighs_length(of)) add_io(p, "beyond", i, NULL, rows * sizeof(int32_t));
   if (of->kind != PREFER_JUDGED) return;
   add_io(p, "sign", i, NULL, samples);
   add_io(p, "gain", i, NULL, samples);
@@ -195,6 +196,7 @@ static void set_more_ios(const stepper *s, hp_io *io, const step_micro *b) {
   if (of->kind == PREFER_REWARD) return;
   (io++)->data = b->logits;
   if (preference_has_reference(of)) (io++)->data = (void *)(uintptr_t)b->ref;
+  if (preference_weighs_length(of)) (io++)->data = (void *)(uintptr_t)b->beyond;
   if (of->kind != PREFER_JUDGED) return;
   (io++)->data = (void *)(uintptr_t)b->sign;
   (io++)->data = (void *)(uintptr_t)b->gain;

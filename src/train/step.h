@@ -26,6 +26,7 @@ typedef struct {
   const int32_t *span;      /* [B,T,2] of a model with spans: the tokens that each sees */
   /* Of preferences: inputs and outputs of preference_losses; NULL: not needed. */
   const float *ref, *sign, *gain, *own; /* [B], and [B/2] of samples */
+  const int32_t *beyond;                /* [B] */
   int32_t width;                        /* tokens of a row whose logits are summed */
   float *logps, *logits;
   double weight; /* factor on the sum of token losses: 1 / labels counted in the whole step */

@@ -7,8 +7,10 @@ hp_status step_answers_create(int64_t n, step_answers *a) {
                       .own = mem_calloc(rows, sizeof *a->own),
                       .logps = mem_calloc(rows, sizeof *a->logps),
                       .logits = mem_calloc(rows, sizeof *a->logits),
-                      .counts = mem_calloc(rows, sizeof *a->counts)};
-  return a->sign && a->gain && a->own && a->logps && a->logits && a->counts ? HP_OK : HP_ERR_OOM;
+                      .counts = mem_calloc(rows, sizeof *a->counts),
+                      .beyond = mem_calloc(rows, sizeof *a->beyond)};
+  bool ok = a->sign && a->gain && a->own && a->logps && a->logits && a->counts && a->beyond;
+  return ok ? HP_OK : HP_ERR_OOM;
 }
 
 void step_answers_free(step_answers *a) {
@@ -18,6 +20,7 @@ void step_answers_free(step_answers *a) {
   mem_free(a->logps);
   mem_free(a->logits);
   mem_free(a->counts);
+  mem_free(a->beyond);
 }
 
 hp_status step_data_create(int64_t micros, int64_t tokens, const train_data *d, const preference *p,
@@ -75,11 +78,14 @@ static void compare_answers(const step_data *s, int64_t i, int64_t micros) {
   step_answers *a = &s->answers[i];
   step_micro *m = &s->micro[i];
   for (int64_t r = 0; r < b->B; r++) a->counts[r] = count_learned(b, r);
+  for (int64_t r = 0; preference_weighs_length(&s->preference) && r + 1 < b->B; r += 2)
+    preference_find_rest(s->shifted[i] + r * b->T, b->T, a->beyond + r);
   preference_weights(&s->preference, b->good, b->B / 2, a->sign, a->gain, a->own);
   m->ref = b->ref;
   m->sign = a->sign;
   m->gain = a->gain;
   m->own = a->own;
+  m->beyond = a->beyond;
   m->width = b->width;
   m->logps = a->logps;
   m->logits = a->logits;

@@ -10,6 +10,7 @@ typedef struct {
   float *sign, *gain, *own; /* of samples */
   float *logps, *logits;    /* of rows */
   int64_t *counts;          /* of rows: tokens that are learned */
+  int32_t *beyond;          /* of rows: preference_find_rest */
 } step_answers;
 /* For so many rows; step_answers_free, also after a failure. */
 hp_status step_answers_create(int64_t rows, step_answers *out);

@@ -2,7 +2,7 @@
 
 #include "train/losses.h"
 
-#include <string.h>
+#include <math.h>
 
 static const char *const loss_names[] = {"sigmoid", "hinge", "ipo", "kto_pair", "orpo", "simpo"};
 
@@ -20,6 +20,10 @@ static hp_status tell_sigmoid(train_config *c) {
 
 static hp_status check_reference(train_config *c) {
   preference p = train_preference_of(c);
+  if (c->ref_model_adapters && !c->ref_model)
+    TREE_FAIL(train_config_at(c, KEY_ref_model_adapters),
+              "adapters of ref_model, which is missing; write the folder of the model that they "
+              "belong to as ref_model");
   if (!c->ref_model) return HP_OK;
   if (!preference_has_reference(&p))
     TREE_FAIL(train_config_at(c, KEY_ref_model),
@@ -34,6 +38,8 @@ hp_status train_preference_check(train_config *c) {
     TREE_FAIL(train_config_at(c, KEY_pref_beta), "%g; expected more than 0", c->pref_beta);
   if (c->dpo_label_smoothing > 0 && c->pref_loss != PREF_SIGMOID)
     TREE_FAIL(train_config_at(c, KEY_dpo_label_smoothing), "it goes with pref_loss: sigmoid alone");
+  if (!isnan(c->ld_alpha) && kind != PREFER_PAIR)
+    TREE_FAIL(train_config_at(c, KEY_ld_alpha), "it is for stage dpo; leave it out");
   HP_TRY(check_reference(c));
   return tell_sigmoid(c);
 }
@@ -46,6 +52,7 @@ preference train_preference_of(const train_config *c) {
                       .smoothing = c->dpo_label_smoothing,
                       .margin = c->simpo_gamma,
                       .ftx = c->pref_ftx,
+                      .rest = isnan(c->ld_alpha) ? 1 : c->ld_alpha,
                       .good = c->kto_chosen_weight,
                       .bad = c->kto_rejected_weight};
 }

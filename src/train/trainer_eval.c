@@ -72,6 +72,11 @@ static double found_tokens(const run_data *d, int64_t samples, const float *of) 
   return sum;
 }
 
+/* The weight of a token's log-probability in that of its answer. */
+static float weight_at(const run_data *d, const preference *p, int64_t row, int64_t t) {
+  return preference_weighs_length(p) && t >= d->answers.beyond[row] ? (float)p->rest : 1;
+}
+
 /* Log-probabilities, logits and learned tokens of the rows of a batch; of a reward model their
  * rewards. */
 static void sum_rows(const run_data *d, const run_model *m, const float *of) {
@@ -79,6 +84,8 @@ static void sum_rows(const run_data *d, const run_model *m, const float *of) {
   const step_answers *a = &d->answers;
   const preference *p = &m->options.preference;
   int64_t each = losses_each(&m->options);
+  for (int64_t r = 0; preference_weighs_length(p) && r + 1 < b->B; r += 2)
+    preference_find_rest(d->shifted + r * b->T, b->T, a->beyond + r);
   for (int64_t r = 0; r < b->B; r++) {
     double sum = 0, logits = 0;
     a->counts[r] = 0;
@@ -86,7 +93,7 @@ static void sum_rows(const run_data *d, const run_model *m, const float *of) {
       const float *x = of + (r * b->T + t) * each;
       bool counts = d->shifted[r * b->T + t] != LABEL_NONE;
       if (each == 1) sum += t == b->lengths[r] - 1 ? (double)*x : 0;
-      else if (counts) sum -= (double)*x;
+      else if (counts) sum -= (double)(weight_at(d, p, r, t) * *x);
       if (each > 1 && t < b->width) logits += (double)x[1];
       a->counts[r] += counts;
     }

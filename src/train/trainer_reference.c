@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/milestone.h"
 #include "base/thread.h"
+#include "model/lm_adapter.h"
 #include "train/losses.h"
 #include "train/trainer.h"
 #include "train/trainer_state.h"
@@ -152,6 +153,7 @@ static hp_status score_by_other(const train_config *c, const preference *p, cons
                     c->ref_model, (long long)m->c.vocab, (long long)trained->c.vocab);
   if (!st) lm_share_rope(m, d->train.longest);
   if (!st) lm_set_spans(m);
+  if (!st && c->ref_model_adapters) st = lm_open_adapter_list(m, c->ref_model_adapters, false);
   if (!st) st = lm_load(m, c->ref_model);
   if (!st) st = score_all(c, p, m, d);
   lm_free(m);

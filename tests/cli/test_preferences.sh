@@ -67,6 +67,39 @@ exit_is 0
 grep -q '"eval_rewards/margins"' eval/trainer_state.json || fail "no eval_rewards/margins"
 grep -q '"accuracy": ' eval/trainer_log.jsonl || fail "no accuracy in trainer_log.jsonl"
 
+it "the tokens by which an answer is longer weigh less, with the same bits on meshes"
+run train dpo/job.yaml deterministic=layout output_dir=ld-one ld_alpha=0.3
+exit_is 0
+! cmp -s ld-one/model.safetensors dpo-one/model.safetensors || fail "ld_alpha made no difference"
+for how in "strategy=dp=2 per_device_train_batch_size=1 global_batch_size=2" "strategy=tp=2" "strategy=pp=2" "strategy=cp=2"; do
+  run train dpo/job.yaml deterministic=layout output_dir=ld-two overwrite_output_dir=true ld_alpha=0.3 $how
+  exit_is 0
+  same_file ld-one/model.safetensors ld-two/model.safetensors
+done
+run train dpo/job.yaml output_dir=ld-all ld_alpha=1 deterministic=layout
+same_file dpo-one/model.safetensors ld-all/model.safetensors
+
+it "adapters of the reference model are merged into it"
+cat > adapter.yaml <<'END'
+model_name_or_path: dpo-one
+adapter_name_or_path: ref-adapter
+export_dir: merged
+infer_dtype: float32
+END
+run train kto/job.yaml model_name_or_path=dpo-one train_from_scratch=false finetuning_type=lora lora_rank=4 \
+  output_dir=ref-adapter learning_rate=0.01
+exit_is 0
+run export adapter.yaml
+exit_is 0
+run train dpo/job.yaml output_dir=by-adapter ref_model=dpo-one ref_model_adapters=ref-adapter
+exit_is 0
+run train dpo/job.yaml output_dir=by-merged ref_model=merged
+exit_is 0
+run train dpo/job.yaml output_dir=by-base ref_model=dpo-one
+exit_is 0
+close_losses by-adapter/trainer_log.jsonl by-merged/trainer_log.jsonl 1e-6
+! cmp -s by-adapter/model.safetensors by-base/model.safetensors || fail "the adapter made no difference"
+
 it "a reference model of its own"
 run train dpo/job.yaml output_dir=ref ref_model=dpo-one
 exit_is 0
@@ -108,7 +141,8 @@ grep -q '"eval_accuracy"' rm-eval/trainer_state.json || fail "no eval_accuracy"
 
 it "bad keys"
 for row in "pref_beta=0|pref_beta" "pref_loss=odd|pref_loss" "dpo_label_smoothing=0.7|dpo_label_smoothing" \
-  "pref_loss=ipo dpo_label_smoothing=0.1|sigmoid alone" "packing=true|packing is for stages pt and sft" "pref_bco_weight=1|pref_bco_weight"; do
+  "pref_loss=ipo dpo_label_smoothing=0.1|sigmoid alone" "packing=true|packing is for stages pt and sft" "pref_bco_weight=1|pref_bco_weight" \
+  "ref_model_adapters=a|adapters of ref_model, which is missing" "ld_alpha=2|out of range"; do
   run train dpo/job.yaml output_dir=bad ${row%|*}
   exit_is 2
   err_has "${row#*|}"

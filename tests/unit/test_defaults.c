@@ -32,6 +32,7 @@ static const char top[] =
     " stage=sft finetuning_type=lora do_train=null do_eval=false dataset=null eval_dataset=null"
     " pref_beta=0.1 pref_ftx=0.0 pref_loss=sigmoid pref_exact=false dpo_label_smoothing=0.0"
     " simpo_gamma=0.5 kto_chosen_weight=1.0 kto_rejected_weight=1.0 ref_model=null"
+    " ref_model_adapters=null ld_alpha=null"
     " tool_format=null default_system=null enable_thinking=true preserve_thinking=false"
     " train_on_prompt=false mask_history=false neat_packing=false label_smoothing_factor=0.0"
     " compute_accuracy=false do_predict=false predict_with_generate=false"
