@@ -18,10 +18,7 @@
 
 enum { MICROS = 8, ROWS = 8, STEPS = 40, LINKS = 5, MANY_MAX = 4096, FIRST_T = 100, NEW_T = 17 };
 
-static const step_options adamw = {.optimizer = STEP_ADAMW,
-                                   .beta1 = 0.9,
-                                   .beta2 = 0.99,
-                                   .eps = 1e-8,
+static const step_options adamw = {.optimizer = {OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
                                    .clip = 1};
 
 static void need(hp_status st) {

@@ -139,10 +139,7 @@ static void put_run(model_run *r, const char *kind, double tokens, bench_row *ro
 
 static step_options step_options_of(const bench_args *a) {
   bool recomputes = a->m.offload_policy && !strcmp(a->m.offload_policy, "full_recompute");
-  return (step_options){.optimizer = STEP_ADAMW,
-                        .beta1 = 0.9,
-                        .beta2 = 0.999,
-                        .eps = 1e-8,
+  return (step_options){.optimizer = {OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
                         .clip = 1,
                         .compile = {.remat = a->remat || recomputes, .serial = a->serial},
                         .remat_auto = a->m.memory_limit && !a->keep,

@@ -1,8 +1,9 @@
 /* Which layers are on which stage of a pipeline. */
 #include "model/lm_stages.h"
 
+#include "model/param_state.h"
+
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Work of each layer and of the head behind them, in operations of a token: what a stage takes is
@@ -88,12 +89,11 @@ static hp_status find_stages(const lm *m, int stages, uint16_t *stage_of) {
   return st;
 }
 
-/* A param, its gradient and its optimizer state. */
+/* A param and its states. */
 static hp_status declare(hp_device *d, const model_param *p) {
-  static const char *const prefix[] = {"", "g.", "m.", "v."};
-  char name[200];
-  for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++) {
-    snprintf(name, sizeof name, "%s%s", prefix[i], p->name);
+  char name[STATE_NAME];
+  for (param_state s = STATE_PARAM; s < PARAM_STATES; s++) {
+    param_state_name(s, p->name, name);
     HP_TRY(hp_device_stage(d, name, p->stage));
   }
   return HP_OK;

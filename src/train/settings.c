@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "train/train_mesh.h"
+#include "train/train_optimizer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -121,10 +122,6 @@ static const struct {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-static bool is_of_adam(int key) {
-  return key == KEY_adam_beta1 || key == KEY_adam_beta2 || key == KEY_adam_epsilon;
-}
-
 static bool is_of_preference(int key) {
   return key == KEY_pref_loss || key == KEY_pref_exact || key == KEY_pref_beta ||
          key == KEY_pref_ftx || key == KEY_dpo_label_smoothing || key == KEY_simpo_gamma ||
@@ -176,7 +173,7 @@ static const char *unquoted(str *s) {
 
 static hp_status add_row(const train_config *c, size_t i, run_settings *s) {
   str text = {0};
-  if (c->optim == OPTIM_SGD && is_of_adam(rows[i].key)) return HP_OK;
+  if (!train_optimizer_uses(c, rows[i].key)) return HP_OK;
   if (is_of_preference(rows[i].key) && !losses[c->stage].preference) return HP_OK;
   if (is_of_evaluation(rows[i].key) && !evaluation_decides(c)) return HP_OK;
   if (c->finetuning_type != TUNING_FREEZE && is_of_freeze(rows[i].key)) return HP_OK;

@@ -29,7 +29,7 @@ typedef struct {
 
 /* And those of an update. */
 typedef struct {
-  float lr, lr_over_bc1, sqrt_bc2, norm, clip;
+  float number[OPTIMIZER_NUMBERS], norm, clip;
 } update_numbers;
 
 /* The program of a step of n micro-batches of these shapes. */
@@ -221,10 +221,9 @@ static void add_micro_ios(const stepper *s, step_program *p, int64_t i) {
 
 static void add_update_inputs(const stepper *s, step_program *p, int64_t micro,
                               const update_numbers *u) {
-  add_io(p, "lr", micro, &u->lr, sizeof u->lr);
-  if (options_of(s)->optimizer != STEP_ADAMW) return;
-  add_io(p, "lr_over_bc1", micro, &u->lr_over_bc1, sizeof u->lr_over_bc1);
-  add_io(p, "sqrt_bc2", micro, &u->sqrt_bc2, sizeof u->sqrt_bc2);
+  const optimizer *by = &optimizers[options_of(s)->optimizer.kind];
+  for (int k = 0; k < OPTIMIZER_NUMBERS && by->number[k]; k++)
+    add_io(p, by->number[k], micro, &u->number[k], sizeof u->number[k]);
 }
 
 static void list_ios(const stepper *s, step_program *p) {
@@ -352,11 +351,9 @@ static void set_micro(const stepper *s, step_program *p, int64_t i, const step_m
 }
 
 static void set_update(stepper *s, const step_update *u) {
-  const step_options *o = options_of(s);
-  double bc1 = 1 - pow(o->beta1, (double)u->t), bc2 = 1 - pow(o->beta2, (double)u->t);
-  s->update = (update_numbers){.lr = (float)u->lr,
-                               .lr_over_bc1 = (float)(u->lr / bc1),
-                               .sqrt_bc2 = (float)sqrt(bc2)};
+  const optimizer_options *o = &options_of(s)->optimizer;
+  s->update = (update_numbers){0};
+  optimizers[o->kind].set(o, u->lr, (double)u->t, s->update.number);
 }
 
 hp_status stepper_run(stepper *s, const step_micro *b, int64_t n, const step_update *u,

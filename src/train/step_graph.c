@@ -15,8 +15,6 @@ typedef struct {
   const step_options *o;
 } step_graph;
 
-int step_states(const step_options *o) { return o->optimizer == STEP_ADAMW ? 2 : o->momentum != 0; }
-
 bool step_draws(const lm *m, const step_options *o) {
   bool head = m->value_head && m->c.dropout.value_head > 0;
   bool drops = head || model_config_drops(&m->c) || adapter_drops(m->adapter);
@@ -32,10 +30,10 @@ static hp_tensor scalar(model_build *b, const char *name) {
   return hp_input(b->g, name, HP_F32, (hp_shape){0});
 }
 
-/* A tensor of the optimizer for parameter p. */
-static hp_tensor state(model_build *b, const char *prefix, const model_param *p) {
-  char name[NAME_MAX_];
-  snprintf(name, sizeof name, "%s.%s", prefix, p->name);
+/* The sum of the gradients of p. */
+static hp_tensor grad_sum(model_build *b, const model_param *p) {
+  char name[STATE_NAME];
+  param_state_name(STATE_GRAD, p->name, name);
   return hp_param(b->g, name, HP_F32, p->shape);
 }
 
@@ -94,37 +92,36 @@ static hp_tensor annotate_grad(model_build *b, const model_param *p, hp_tensor g
 /* Norms and biases have no weight decay; but with LoRA+ LlamaFactory spares only layer norms, which
  * are those with a bias. */
 static double decay_of(const step_graph *s, const model_param *p, bool plus) {
+  double decay = s->o->optimizer.decay;
   const char *end = strrchr(p->name, '.');
   char bias[sizeof p->name + 8];
-  if (p->kind != PARAM_NORM) return p->kind == PARAM_BIAS ? 0 : s->o->decay;
+  if (p->kind != PARAM_NORM) return p->kind == PARAM_BIAS ? 0 : decay;
   snprintf(bias, sizeof bias, "%.*s.bias", (int)(end ? end - p->name : 0), p->name);
-  return plus && !lm_find(s->m, bias) ? s->o->decay : 0;
+  return plus && !lm_find(s->m, bias) ? decay : 0;
 }
 
 static void apply(const step_graph *s, model_build *b, const hp_tensor *wrt, const hp_tensor *grad,
                   hp_tensor factor) {
-  hp_tensor lr = scalar(b, "lr");
-  hp_tensor rate = HP_NONE, root = HP_NONE;
-  if (s->o->optimizer == STEP_ADAMW) {
-    rate = scalar(b, "lr_over_bc1");
-    root = scalar(b, "sqrt_bc2");
+  const optimizer *by = &optimizers[s->o->optimizer.kind];
+  double ratio = s->m->adapter ? s->m->adapter->o.b_rate : 0; /* LoRA+ */
+  hp_tensor number[OPTIMIZER_NUMBERS] = {0}, fast[OPTIMIZER_NUMBERS] = {0};
+  for (int k = 0; k < OPTIMIZER_NUMBERS && by->number[k]; k++) {
+    fast[k] = number[k] = scalar(b, by->number[k]);
+    if (ratio > 0 && k < by->rates) fast[k] = hp_scale(b->g, number[k], ratio);
   }
-  double ratio = s->m->adapter ? s->m->adapter->o.b_rate : 0;
-  hp_tensor b_lr = ratio > 0 ? hp_scale(b->g, lr, ratio) : lr;
-  hp_tensor b_rate = ratio > 0 && rate ? hp_scale(b->g, rate, ratio) : rate;
   for (size_t i = 0; i < s->m->trained; i++) {
     const model_param *p = &s->m->params.at[i];
-    double decay = decay_of(s, p, ratio > 0);
-    bool fast = p->kind == PARAM_LORA_B || p->shape.rank == 1; /* LoRA+ */
+    bool is_fast = p->kind == PARAM_LORA_B || p->shape.rank == 1;
+    optimizer_param x = {.g = b->g,
+                         .o = &s->o->optimizer,
+                         .param = p,
+                         .decay = decay_of(s, p, ratio > 0),
+                         .p = wrt[i],
+                         .grad = grad[i],
+                         .factor = factor};
+    memcpy(x.number, is_fast ? fast : number, sizeof x.number);
     start_param(b, p);
-    if (s->o->optimizer == STEP_ADAMW) {
-      hp_adamw_options a = {s->o->beta1, s->o->beta2, s->o->eps, decay};
-      hp_adamw(b->g, wrt[i], grad[i], state(b, "m", p), state(b, "v", p), factor, fast ? b_lr : lr,
-               fast ? b_rate : rate, root, &a);
-    } else {
-      hp_tensor buffer = s->o->momentum != 0 ? state(b, "m", p) : wrt[i];
-      hp_sgd(b->g, wrt[i], grad[i], buffer, factor, fast ? b_lr : lr, s->o->momentum, decay);
-    }
+    by->update(&x);
   }
 }
 
@@ -196,7 +193,7 @@ static hp_status build_backward(const step_graph *s, model_build *b, const step_
   for (size_t i = 0; i < n && v->part != STEP_ALONE; i++) {
     const model_param *p = &s->m->params.at[i];
     start_param(b, p);
-    hp_tensor held = state(b, "g", p);
+    hp_tensor held = grad_sum(b, p);
     if (v->part == STEP_NEXT) grad[i] = hp_add(b->g, held, grad[i]);
     hp_assign(b->g, held, grad[i]);
   }
@@ -211,7 +208,7 @@ static void add_params(const step_graph *s, model_build *b, const step_place *v,
     const model_param *p = &s->m->params.at[i];
     hp_stage(b->g, p->stage);
     if (v->part != STEP_NORM) wrt[i] = hp_param(b->g, p->name, p->dtype, p->shape);
-    grad[i] = state(b, "g", p);
+    grad[i] = grad_sum(b, p);
   }
 }
 

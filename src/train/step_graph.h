@@ -9,9 +9,8 @@
 #define TRAIN_STEP_GRAPH_H
 
 #include "model/lm.h"
+#include "train/optimizer.h"
 #include "train/preference.h"
-
-typedef enum { STEP_ADAMW, STEP_SGD } step_optimizer;
 
 /* When the update runs: at the end of its step, or in the next step, where each param is updated
  * just before its first use, so that optimizer state moves while the model computes; AUTO: there if
@@ -22,8 +21,7 @@ typedef struct {
   int stage;             /* decides the loss: the row of losses.def, from STAGE_pt on */
   preference preference; /* of stages that learn preferences */
   bool accuracy;         /* evaluations tell how many tokens are found */
-  step_optimizer optimizer;
-  double beta1, beta2, eps, decay, momentum;
+  optimizer_options optimizer;
   double clip;                /* largest global norm of the gradients; 0 = no clipping */
   hp_compile_options compile; /* of all its programs */
   bool remat_auto;            /* recompute activations where that is faster than offloading, or
@@ -59,8 +57,8 @@ typedef struct {
 
 /* Builds the graph.  Inputs of a micro-batch: ids, positions, labels i32[B,T], weight f32[] (factor
  * on the sum of token losses), dropout_seed i64[] if step_draws, lengths i32[B] if step_balances,
- * and those of preference_losses with its outputs; output: loss f32[].  Inputs of the update: lr
- * f32[] and, for AdamW, lr_over_bc1 and sqrt_bc2; outputs: grad_norm f32[] and grad_sq f32[params].
+ * and those of preference_losses with its outputs; output: loss f32[].  Inputs of the update: the
+ * numbers of the optimizer, f32[]; outputs: grad_norm f32[] and grad_sq f32[params].
  * The norm alone has the output next_clip f32[] besides these, which is the input clip of
  * STEP_APPLY.  Call lm_graph_end, also after a failure.
  */
@@ -72,7 +70,5 @@ void step_graph_tell(const lm *m, const step_options *o, const step_place *v);
 bool step_draws(const lm *m, const step_options *o);
 /* Does the loss contain the load-balancing loss of a router? */
 bool step_balances(const lm *m, const step_options *o);
-/* Number of optimizer tensors per param: "m.NAME", "v.NAME" (AdamW), "m.NAME" (SGD). */
-int step_states(const step_options *o);
 
 #endif

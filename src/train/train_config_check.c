@@ -6,6 +6,7 @@
 #include "train/train_generation.h"
 #include "train/train_megatron.h"
 #include "train/train_mesh.h"
+#include "train/train_optimizer.h"
 #include "train/train_pipeline.h"
 #include "train/train_preference.h"
 #include "train/train_tiers.h"
@@ -368,19 +369,6 @@ static hp_status check_length(train_config *c) {
   return HP_OK;
 }
 
-static hp_status check_beta(const train_config *c, int key, double beta) {
-  if (beta >= 1) TREE_FAIL(train_config_at(c, key), "1 keeps no new gradient; expected below 1");
-  return HP_OK;
-}
-
-static hp_status check_beta1(train_config *c) {
-  return check_beta(c, KEY_adam_beta1, c->adam_beta1);
-}
-
-static hp_status check_beta2(train_config *c) {
-  return check_beta(c, KEY_adam_beta2, c->adam_beta2);
-}
-
 /* --- output ----------------------------------------------------------------------------------- */
 
 /* Another spelling of what decides the same. */
@@ -708,8 +696,7 @@ static const rule rules[] = {
          KEY_eval_on_each_dataset),
     RULE(check_saving_best, KEY_save_strategy, KEY_eval_strategy, KEY_metric_for_best_model),
     RULE(check_length, KEY_max_steps, KEY_num_train_epochs),
-    RULE(check_beta1, KEY_adam_beta1),
-    RULE(check_beta2, KEY_adam_beta2),
+    RULE(train_optimizer_check, KEY_optim, KEY_adam_beta1, KEY_adam_beta2, KEY_adam_epsilon),
     RULE(decide_warmup, KEY_warmup_ratio, KEY_warmup_steps),
     RULE(check_folder, KEY_output_dir),
     RULE(decide_resume, KEY_resume_from_checkpoint, KEY_overwrite_output_dir),

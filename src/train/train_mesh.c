@@ -1,6 +1,7 @@
 #include "train/train_mesh.h"
 
 #include "base/log.h"
+#include "model/param_state.h"
 #include "train/memory_limit.h"
 #include "train/train_pipeline.h"
 
@@ -210,14 +211,16 @@ static const char *both_match(const lm *m, const tree_node *a, const tree_node *
 /* Of the names in the model, and of what goes with them: the optimizer's state and the sum of the
  * gradients of a param, the gradient of an annotation. */
 static bool matches_any(const lm *m, const tree_node *pattern) {
-  static const char *const prefix[] = {"", "m.", "v.", "g.", "grad."};
-  char text[200];
+  char text[STATE_NAME];
   const char *name;
-  for (size_t i = 0; (name = name_at(m, i)); i++)
-    for (size_t k = 0; k < sizeof prefix / sizeof *prefix; k++) {
-      snprintf(text, sizeof text, "%s%s", prefix[k], name);
+  for (size_t i = 0; (name = name_at(m, i)); i++) {
+    for (param_state s = STATE_PARAM; s < PARAM_STATES; s++) {
+      param_state_name(s, name, text);
       if (!fnmatch(pattern->key, text, 0)) return true;
     }
+    snprintf(text, sizeof text, "grad.%s", name);
+    if (!fnmatch(pattern->key, text, 0)) return true;
+  }
   return false;
 }
 

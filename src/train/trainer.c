@@ -14,6 +14,7 @@
 #include "train/signals.h"
 #include "train/train_cut.h"
 #include "train/train_mesh.h"
+#include "train/train_optimizer.h"
 #include "train/train_preference.h"
 #include "train/train_tuning.h"
 #include "train/trainer_state.h"
@@ -134,11 +135,7 @@ step_options trainer_step_options(const train_config *c) {
   return (step_options){.stage = c->stage,
                         .preference = train_preference_of(c),
                         .accuracy = c->compute_accuracy,
-                        .optimizer = c->optim == OPTIM_SGD ? STEP_SGD : STEP_ADAMW,
-                        .beta1 = c->adam_beta1,
-                        .beta2 = c->adam_beta2,
-                        .eps = c->adam_epsilon,
-                        .decay = c->weight_decay,
+                        .optimizer = train_optimizer_of(c),
                         .clip = c->max_grad_norm,
                         .compile = {.remat = c->is.recompute == RECOMPUTE_FULL,
                                     .serial = !c->parallel.overlap,

@@ -61,16 +61,16 @@ static hp_status keep_engine(hp_device *d, const tree_node *state) {
 
 static hp_status read_state(trainer *t, const checkpoint *c) {
   const tree_node *state;
-  const char *rate, *optimizer, *sums;
+  const char *rate, *by, *sums;
   bool saved;
   HP_TRY(tree_need_map(c->manifest.root, "state", &state));
   HP_TRY(match_settings(t, c, state));
-  HP_TRY(tree_need_string(state, "optimizer", &optimizer));
-  if (strcmp(optimizer, t->model.options.optimizer == STEP_SGD ? "sgd" : "adamw"))
+  HP_TRY(tree_need_string(state, "optimizer", &by));
+  if (strcmp(by, optimizers[t->model.options.optimizer.kind].name))
     TREE_FAIL(tree_get(state, "optimizer"),
               "the checkpoint is of %s, this run uses another optim, whose state is not in it; "
               "restore optim, or begin anew with overwrite_output_dir: true",
-              optimizer);
+              by);
   HP_TRY(tree_need_bool(state, "optimizer_saved", &saved));
   if (!saved)
     TREE_FAIL(tree_get(state, "optimizer_saved"),

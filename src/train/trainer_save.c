@@ -51,7 +51,7 @@ static hp_status print_state(const trainer *t, const char *tuning, str *out) {
     json_put_key(&w, "length_group"), json_put_int(&w, t->config.is.batch.length_group);
   settings_print(&t->settings, &w);
   json_put_key(&w, "optimizer"),
-      json_put_string(&w, t->model.options.optimizer == STEP_SGD ? "sgd" : "adamw");
+      json_put_string(&w, optimizers[t->model.options.optimizer.kind].name);
   json_put_key(&w, "optimizer_saved"), json_put_bool(&w, !t->config.save_only_model);
   json_put_key(&w, "engine"), json_put_string(&w, hp_device_engine(t->model.d));
   json_put_key(&w, "engine_picks"), json_put_string(&w, tuning);

@@ -9,48 +9,52 @@
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-static hp_status add_tensor(trainer_tensors *x, const char *prefix, const lm_tensor *t, size_t on) {
+/* A tensor in files: of the tensor t of a param, under this prefix. */
+static hp_status add_tensor(trainer_tensors *x, const char *prefix, const lm_tensor *t) {
   st_tensor *s = &x->tensor[x->n];
   uint64_t bytes;
   *s = (st_tensor){.dim = t->shape.dim, .rank = t->shape.rank, .dtype = ST_F32};
-  HP_ASSERT(st_size(s->dtype, s->rank, s->dim, &bytes));
-  s->bytes = bytes;
   s->name = arena_printf(&x->mem, "%s%s", prefix, t->name);
   HP_TRY_MEM(s->name);
-  x->place[x->n].on = on;
+  HP_ASSERT(st_size(s->dtype, s->rank, s->dim, &bytes));
+  s->bytes = bytes;
+  x->place[x->n].on = x->n_on - 1;
   x->place[x->n++].at = t->at;
-  x->on[on].tensors++;
+  x->on[x->n_on - 1].tensors++;
   return HP_OK;
 }
 
-static bool is_listed(const trainer_tensors *x, const model_param *p) {
+/* A state of p, and its tensors in files, one for each of p, which begin at t. */
+static hp_status add_state(trainer_tensors *x, const model_param *p, const lm_tensor *t,
+                           param_state state) {
+  const char *prefix = param_state_prefix(state);
+  device_tensor *on = &x->on[x->n_on++];
+  *on = (device_tensor){.name = arena_printf(&x->mem, "%s%s", prefix, p->name), .shape = p->shape};
+  HP_TRY_MEM(on->name);
+  if (x->adapter) prefix = ADAPTER_PREFIX;
+  for (int64_t k = 0; k < model_param_parts(p); k++) HP_TRY(add_tensor(x, prefix, &t[k]));
+  return HP_OK;
+}
+
+static bool has_state(const optimizer_options *o, const model_param *p, param_state state) {
+  param_state has[OPTIMIZER_STATES];
+  int n = optimizers[o->kind].states(o, p, has);
+  for (int i = 0; i < n; i++)
+    if (has[i] == state) return true;
+  return false;
+}
+
+static bool is_listed(const trainer_tensors *x, const run_model *m, const model_param *p,
+                      param_state state) {
+  if (state != STATE_PARAM) return has_state(&m->options.optimizer, p, state);
   return x->part == TENSORS_ALL ||
          model_param_is_value_head(p) == (x->part == TENSORS_OF_VALUE_HEAD);
 }
 
-/* The first params of the model under this prefix, and their tensors in files under theirs. */
-static hp_status add_all(trainer_tensors *x, const lm *m, size_t params, const char *prefix,
-                         const char *in_files) {
-  const lm_tensor *t = m->tensors.at;
-  for (size_t i = 0; i < params; i++) {
-    const model_param *p = &m->params.at[i];
-    size_t on = x->n_on;
-    int64_t parts = model_param_parts(p);
-    if (is_listed(x, p)) {
-      x->on[x->n_on++] = (device_tensor){.name = arena_printf(&x->mem, "%s%s", prefix, p->name),
-                                         .shape = p->shape};
-      HP_TRY_MEM(x->on[on].name);
-      for (int64_t k = 0; k < parts; k++) HP_TRY(add_tensor(x, in_files, &t[k], on));
-    }
-    t += parts;
-  }
-  return HP_OK;
-}
-
+/* These states of the first params of the model. */
 static hp_status list_tensors(const train_config *c, const run_job *job, const run_model *m,
-                              size_t params, const char *const *prefix, int n_prefix,
-                              trainer_tensors *x) {
-  size_t n = (size_t)n_prefix;
+                              size_t params, param_state from, param_state to, trainer_tensors *x) {
+  size_t n = (size_t)(to - from + 1);
   x->d = m->d;
   x->writes = job->writes;
   x->sharded = train_mesh_is_many(c);
@@ -58,36 +62,41 @@ static hp_status list_tensors(const train_config *c, const run_job *job, const r
   x->tensor = arena_alloc(&x->mem, m->m->tensors.len * n, sizeof *x->tensor);
   x->place = arena_alloc(&x->mem, m->m->tensors.len * n, sizeof *x->place);
   hp_status st = x->on && x->tensor && x->place ? HP_OK : HP_ERR_OOM;
-  for (size_t i = 0; i < n && !st; i++)
-    st = add_all(x, m->m, params, prefix[i], x->adapter ? ADAPTER_PREFIX : prefix[i]);
+  for (param_state s = from; s <= to; s++) {
+    const lm_tensor *t = m->m->tensors.at;
+    for (size_t i = 0; i < params && !st; i++) {
+      const model_param *p = &m->m->params.at[i];
+      if (is_listed(x, m, p, s)) st = add_state(x, p, t, s);
+      t += model_param_parts(p);
+    }
+  }
   if (st) trainer_tensors_free(x);
   return st;
 }
 
 hp_status trainer_tensors_model(const train_config *c, const run_job *job, const run_model *m,
                                 tensors_part part, trainer_tensors *out) {
-  static const char *const prefix[] = {""};
   if (part == TENSORS_OF_VALUE_HEAD) {
     *out = (trainer_tensors){.part = part, .kind = "value_head", .file = VALUE_HEAD_FILE};
-    return list_tensors(c, job, m, m->m->params.len, prefix, 1, out);
+    return list_tensors(c, job, m, m->m->params.len, STATE_PARAM, STATE_PARAM, out);
   }
   *out = (trainer_tensors){.part = part,
                            .is_model = true,
                            .kind = "model",
                            .file = "model.safetensors"};
-  if (!m->m->adapter) return list_tensors(c, job, m, m->m->params.len, prefix, 1, out);
+  if (!m->m->adapter)
+    return list_tensors(c, job, m, m->m->params.len, STATE_PARAM, STATE_PARAM, out);
   *out = (trainer_tensors){.part = part,
                            .adapter = true,
                            .kind = "adapter_model",
                            .file = ADAPTER_WEIGHTS};
-  return list_tensors(c, job, m, m->m->trained, prefix, 1, out);
+  return list_tensors(c, job, m, m->m->trained, STATE_PARAM, STATE_PARAM, out);
 }
 
 hp_status trainer_tensors_states(const train_config *c, const run_job *job, const run_model *m,
                                  trainer_tensors *out) {
-  static const char *const prefix[] = {"m.", "v."};
   *out = (trainer_tensors){.kind = "optimizer", .file = "optimizer.safetensors"};
-  return list_tensors(c, job, m, m->m->trained, prefix, step_states(&m->options), out);
+  return list_tensors(c, job, m, m->m->trained, STATE_M, PARAM_STATES - 1, out);
 }
 
 void trainer_tensors_free(trainer_tensors *x) {

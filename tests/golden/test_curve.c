@@ -55,8 +55,9 @@ static void run_curve(const char *name, int rows) {
   CHECK_OK(hp_device_open(&(hp_device_options){.threads = 1}, &d));
   CHECK_OK(lm_create(path, d, &lo, &m));
   CHECK_OK(lm_load(m, path));
-  step_options o =
-      {.optimizer = STEP_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.1, .clip = 1};
+  step_options o = {.optimizer = {OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
+                                  .decay = 0.1},
+                    .clip = 1};
   CHECK_OK(stepper_create(m, &o, &s));
   for (int64_t i = 0; i < STEPS; i++) {
     int32_t batch[B * T];

@@ -75,10 +75,7 @@ static void train(const setting *c, bool pieces, outcome *out) {
   CHECK_OK(hp_device_open(&(hp_device_options){.threads = 2, .interpret = true}, &d));
   CHECK_OK(lm_create(path, d, &(lm_options){.compute = c->compute, .weights = HP_F32}, &m));
   CHECK_OK(lm_load(m, path));
-  step_options o = {.optimizer = STEP_ADAMW,
-                    .beta1 = 0.9,
-                    .beta2 = 0.999,
-                    .eps = 1e-8,
+  step_options o = {.optimizer = {OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
                     .clip = 1,
                     .dropout = c->dropout,
                     .seed = 3,

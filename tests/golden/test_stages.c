@@ -14,10 +14,8 @@ typedef struct {
   bool tied; /* the last stage reads the embedding, and sends its gradient */
 } family;
 
-static const step_options options = {.optimizer = STEP_ADAMW,
-                                     .beta1 = 0.9,
-                                     .beta2 = 0.999,
-                                     .eps = 1e-8,
+static const step_options options = {.optimizer = {OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999,
+                                                   .eps = 1e-8},
                                      .clip = 1};
 
 static void open_model(const family *f, hp_device **d, lm **m) {

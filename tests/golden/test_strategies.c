@@ -200,7 +200,7 @@ static double received_by_one_more(const char *text) {
   for (int i = 0; i < MICROS; i++)
     b[i] = (step_micro){.B = B, .T = T, .ids = ids, .labels = ids, .weight = 0.1};
   open_model("tests/golden/cases/llama-odd-heads", text, &x);
-  step_options o = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
+  step_options o = {.optimizer = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}};
   CHECK_OK(stepper_create(x.m, &o, &s));
   for (int k = 0; k < 2; k++) {
     CHECK_OK(stepper_run(s, b, MICROS - 1 + k, &(step_update){.lr = 0, .t = 1}, &r));

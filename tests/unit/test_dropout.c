@@ -174,7 +174,7 @@ TEST(dropout_that_makes_no_sense_is_refused) {
  * dropout; its weights stay as they are. */
 static double loss_of(lm *m, uint64_t seed, int64_t update, int64_t micro, bool dropout) {
   enum { T = 16, MICROS = 2 };
-  step_options o = {.optimizer = STEP_SGD, .dropout = dropout, .seed = seed};
+  step_options o = {.optimizer = {OPTIMIZER_SGD}, .dropout = dropout, .seed = seed};
   int32_t ids[T], labels[T];
   stepper *s;
   step_result r;

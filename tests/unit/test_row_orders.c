@@ -60,13 +60,11 @@ static void open_job(int i, job *j) {
   if (cases[i].devices) CHECK_OK(strategy_apply(&s, j->m, j->d));
   CHECK_OK(lm_init(j->m, 5));
   j->pieces = (step_pieces){.m = j->m, .d = j->d};
-  j->pieces.o = (step_options){.optimizer = STEP_ADAMW,
-                               .beta1 = 0.9,
-                               .beta2 = 0.99,
-                               .eps = 1e-8,
-                               .clip = 1,
-                               .dropout = cases[i].dropout,
-                               .interleave = cases[i].interleave};
+  j->pieces.o =
+      (step_options){.optimizer = {OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
+                     .clip = 1,
+                     .dropout = cases[i].dropout,
+                     .interleave = cases[i].interleave};
   j->pieces.o.compile.remat = cases[i].remat;
   j->pieces.o.compile.chunk_bytes = cases[i].chunk_bytes;
 }

@@ -12,10 +12,8 @@ static const char config[] = "{\"model_type\": \"llama\", \"hidden_size\": 32, "
                              "\"num_key_value_heads\": 2, \"num_hidden_layers\": 2, "
                              "\"vocab_size\": 64, \"max_position_embeddings\": 64}";
 
-static const step_options adamw = {.optimizer = STEP_ADAMW,
-                                   .beta1 = 0.9,
-                                   .beta2 = 0.99,
-                                   .eps = 1e-8,
+static const step_options adamw = {.optimizer = {OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99,
+                                                 .eps = 1e-8},
                                    .clip = 1};
 
 typedef struct {

@@ -17,10 +17,8 @@ static const char gpt2[] = "{\"model_type\": \"gpt2\", \"n_embd\": 64, \"n_inner
                            "\"n_head\": 4, \"n_layer\": %d, \"vocab_size\": 64, "
                            "\"n_positions\": 512, \"activation_function\": \"gelu_new\"}";
 
-static const step_options adamw = {.optimizer = STEP_ADAMW,
-                                   .beta1 = 0.9,
-                                   .beta2 = 0.99,
-                                   .eps = 1e-8,
+static const step_options adamw = {.optimizer = {OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99,
+                                                 .eps = 1e-8},
                                    .clip = 1};
 
 static const planned_program whole_step = {{B, T}, 1};

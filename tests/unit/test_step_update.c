@@ -15,9 +15,10 @@ static const char config[] = "{\"model_type\": \"llama\", \"hidden_size\": 32, "
                              "\"num_key_value_heads\": 2, \"num_hidden_layers\": 3, "
                              "\"vocab_size\": 64, \"max_position_embeddings\": 64}";
 
-static const step_options adamw =
-    {.optimizer = STEP_ADAMW, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .decay = 0.1, .clip = 0.05};
-static const step_options sgd = {.optimizer = STEP_SGD, .momentum = 0.9};
+static const step_options adamw = {.optimizer = {OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99,
+                                                 .eps = 1e-8, .decay = 0.1},
+                                   .clip = 0.05};
+static const step_options sgd = {.optimizer = {OPTIMIZER_SGD, .momentum = 0.9}};
 
 typedef struct {
   hp_device *d;

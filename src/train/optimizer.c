@@ -1,0 +1,56 @@
+#include "train/optimizer.h"
+
+#include "train/optimizer_update.h"
+
+#include <math.h>
+
+/* --- numbers of an update --------------------------------------------------------------------- */
+
+static void set_adamw(const optimizer_options *o, double lr, double t, float number[]) {
+  number[0] = (float)lr;
+  number[1] = (float)(lr / (1 - pow(o->beta1, t)));
+  number[2] = (float)sqrt(1 - pow(o->beta2, t));
+}
+
+static void set_rate(const optimizer_options *o, double lr, double t, float number[]) {
+  (void)o, (void)t;
+  number[0] = (float)lr;
+}
+
+/* --- states ----------------------------------------------------------------------------------- */
+
+static int two_moments(const optimizer_options *o, const model_param *p, param_state out[]) {
+  (void)o, (void)p;
+  out[0] = STATE_M;
+  out[1] = STATE_V;
+  return 2;
+}
+
+static int one_moment(const optimizer_options *o, const model_param *p, param_state out[]) {
+  (void)o, (void)p;
+  out[0] = STATE_M;
+  return 1;
+}
+
+static int momentum_if_any(const optimizer_options *o, const model_param *p, param_state out[]) {
+  return o->momentum != 0 ? one_moment(o, p, out) : 0;
+}
+
+/* --- the table -------------------------------------------------------------------------------- */
+
+const optimizer optimizers[] = {
+    [OPTIMIZER_ADAMW] = {.name = "adamw",
+                         .number = {"lr", "lr_over_bc1", "sqrt_bc2"},
+                         .rates = 2,
+                         .betas = true,
+                         .eps = true,
+                         .set = set_adamw,
+                         .states = two_moments,
+                         .update = optimizer_update_adamw},
+    [OPTIMIZER_SGD] = {.name = "sgd",
+                       .number = {"lr"},
+                       .rates = 1,
+                       .set = set_rate,
+                       .states = momentum_if_any,
+                       .update = optimizer_update_sgd},
+};

@@ -1,0 +1,50 @@
+/* Optimizers: a row each, with its name in checkpoints, its state and its update as a graph. */
+#ifndef TRAIN_OPTIMIZER_H
+#define TRAIN_OPTIMIZER_H
+
+#include "model/family.h"
+#include "model/param_state.h"
+
+typedef enum {
+  OPTIMIZER_ADAMW, /* torch.optim.AdamW */
+  OPTIMIZER_SGD    /* torch.optim.SGD */
+} optimizer_kind;
+
+typedef struct {
+  optimizer_kind kind;
+  double beta1, beta2, eps, decay, momentum;
+} optimizer_options;
+
+enum {
+  OPTIMIZER_NUMBERS = 3, /* most numbers that change from one update to the next, */
+  OPTIMIZER_STATES = 2   /* and states of a param */
+};
+
+/* A param that is to be updated, in the graph g. */
+typedef struct {
+  hp_graph *g;
+  const optimizer_options *o;
+  const model_param *param;
+  double decay;                        /* weight decay of this param */
+  hp_tensor p, grad;                   /* f32 */
+  hp_tensor factor;                    /* f32[] on the gradient, of clipping */
+  hp_tensor number[OPTIMIZER_NUMBERS]; /* f32[] */
+} optimizer_param;
+
+typedef struct {
+  const char *name;                      /* in checkpoints */
+  const char *number[OPTIMIZER_NUMBERS]; /* names of its inputs; NULL past the last */
+  int rates;                             /* the first of them are learning rates */
+  bool betas, eps;                       /* does it use these options? */
+  /* The inputs of update t = 1, 2, .. */
+  void (*set)(const optimizer_options *o, double lr, double t, float number[]);
+  /* Lists the states of a param, and returns their number. */
+  int (*states)(const optimizer_options *o, const model_param *p, param_state out[]);
+  /* Appends the update, which assigns the param and its states. */
+  void (*update)(const optimizer_param *x);
+} optimizer;
+
+/* By optimizer_kind. */
+extern const optimizer optimizers[];
+
+#endif

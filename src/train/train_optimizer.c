@@ -1,0 +1,35 @@
+#include "train/train_optimizer.h"
+
+static optimizer_kind kind_of(const train_config *c) {
+  return c->optim == OPTIM_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
+}
+
+optimizer_options train_optimizer_of(const train_config *c) {
+  return (optimizer_options){.kind = kind_of(c),
+                             .beta1 = c->adam_beta1,
+                             .beta2 = c->adam_beta2,
+                             .eps = c->adam_epsilon,
+                             .decay = c->weight_decay};
+}
+
+bool train_optimizer_uses(const train_config *c, int key) {
+  const optimizer *o = &optimizers[kind_of(c)];
+  if (key == KEY_adam_epsilon) return o->eps;
+  return o->betas || (key != KEY_adam_beta1 && key != KEY_adam_beta2);
+}
+
+static hp_status check_beta(const train_config *c, int key, double beta) {
+  if (beta >= 1) TREE_FAIL(train_config_at(c, key), "1 keeps no new gradient; expected below 1");
+  return HP_OK;
+}
+
+hp_status train_optimizer_check(train_config *c) {
+  static const int keys[] = {KEY_adam_beta1, KEY_adam_beta2, KEY_adam_epsilon};
+  HP_TRY(train_config_keep(c, check_beta(c, KEY_adam_beta1, c->adam_beta1)));
+  HP_TRY(train_config_keep(c, check_beta(c, KEY_adam_beta2, c->adam_beta2)));
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (c->at[keys[i]] && !train_optimizer_uses(c, keys[i]))
+      HP_TRY(train_config_note(c, "%s: without effect: %s does not use it",
+                               train_key_get(keys[i])->name, optimizers[kind_of(c)].name));
+  return HP_OK;
+}
