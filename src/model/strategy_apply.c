@@ -7,6 +7,7 @@
  *   ? after the axes of key heads: if there are fewer heads than shards, dims that are not
  *     divided stay replicated; all others are padded */
 #include "model/lm_stages.h"
+#include "model/param_state.h"
 #include "model/strategy.h"
 
 #include "base/str.h"
@@ -189,14 +190,15 @@ static void make_param_entry(const applying *a, const model_param *p, int d, boo
   if (uneven) str_printf(out, ":%lld", (long long)left);
 }
 
+/* A tensor with the dims of p, but for `missing` (-1: none). */
 static hp_status declare_as(const applying *a, const model_param *p, const char *name,
-                            row_axes rows) {
-  str entries = {0};
+                            row_axes rows, int missing) {
+  str entries = {0}, unused = {0};
   bool taken[STRATEGY_AXES] = {0};
   str_add(&entries, "(");
   for (int d = 0; d < p->shape.rank; d++) {
-    if (d) str_add(&entries, ",");
-    make_param_entry(a, p, d, rows == ROWS_CUT, taken, &entries);
+    if (d != missing && entries.len > 1) str_add(&entries, ",");
+    make_param_entry(a, p, d, rows == ROWS_CUT, taken, d == missing ? &unused : &entries);
   }
   str_add(&entries, ")");
   for (int i = 0; rows == ROWS_PARTIAL && i < a->axes; i++)
@@ -205,23 +207,25 @@ static hp_status declare_as(const applying *a, const model_param *p, const char 
   hp_status st = str_status(&entries);
   if (!st) st = hp_device_layout(a->d, name, entries.at, false);
   str_free(&entries);
+  str_free(&unused);
   return st;
 }
 
-/* A param; its gradient while micro-batches are accumulated, "g.NAME", which is reduced once a
- * step unless memory counts more; and its optimizer state, "m.NAME", "v.NAME". */
+/* A param; the sum of its gradients while micro-batches are accumulated, which is reduced once a
+ * step unless memory counts more; and its optimizer state, with "grad.NAME". */
 static hp_status declare_param(const applying *a, const model_param *p) {
-  str sums = {0}, state = {0};
-  str_printf(&sums, "g.%s", p->name);
-  str_printf(&state, "*.%s", p->name);
-  hp_status st = str_status(&sums);
-  if (!st) st = str_status(&state);
-  if (!st) st = declare_as(a, p, p->name, a->s->zero >= 3 ? ROWS_CUT : ROWS_ALIKE);
-  if (!st && a->s->zero < 2) st = declare_as(a, p, sums.at, ROWS_PARTIAL);
-  if (!st) st = declare_as(a, p, state.at, a->s->zero >= 1 ? ROWS_CUT : ROWS_ALIKE);
-  str_free(&sums);
-  str_free(&state);
-  return st;
+  row_axes states = a->s->zero >= 1 ? ROWS_CUT : ROWS_ALIKE;
+  char name[STATE_NAME];
+  HP_TRY(declare_as(a, p, p->name, a->s->zero >= 3 ? ROWS_CUT : ROWS_ALIKE, -1));
+  param_state_name(STATE_GRAD, p->name, name);
+  if (a->s->zero < 2) HP_TRY(declare_as(a, p, name, ROWS_PARTIAL, -1));
+  for (param_state s = STATE_M; s < PARAM_STATES; s++) {
+    int missing = param_state_missing_dim(s, p->shape.rank);
+    param_state_name(s, p->name, name);
+    if (missing >= 0) HP_TRY(declare_as(a, p, name, states, missing));
+  }
+  snprintf(name, sizeof name, "*.%s", p->name);
+  return declare_as(a, p, name, states, -1);
 }
 
 /* --- activations ------------------------------------------------------------------------------ */

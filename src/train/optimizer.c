@@ -17,6 +17,14 @@ static void set_rate(const optimizer_options *o, double lr, double t, float numb
   number[0] = (float)lr;
 }
 
+static void set_adafactor(const optimizer_options *o, double lr, double t, float number[]) {
+  double share = pow(t, -0.8);
+  (void)o;
+  number[0] = (float)lr;
+  number[1] = (float)(1 - share);
+  number[2] = (float)share;
+}
+
 /* --- states ----------------------------------------------------------------------------------- */
 
 static int two_moments(const optimizer_options *o, const model_param *p, param_state out[]) {
@@ -36,6 +44,15 @@ static int momentum_if_any(const optimizer_options *o, const model_param *p, par
   return o->momentum != 0 ? one_moment(o, p, out) : 0;
 }
 
+static int second_moment_in_factors(const optimizer_options *o, const model_param *p,
+                                    param_state out[]) {
+  bool factored = optimizer_is_factored(p);
+  (void)o;
+  out[0] = factored ? STATE_ROW : STATE_V;
+  out[1] = STATE_COL;
+  return factored ? 2 : 1;
+}
+
 /* --- the table -------------------------------------------------------------------------------- */
 
 const optimizer optimizers[] = {
@@ -53,4 +70,10 @@ const optimizer optimizers[] = {
                        .set = set_rate,
                        .states = momentum_if_any,
                        .update = optimizer_update_sgd},
+    [OPTIMIZER_ADAFACTOR] = {.name = "adafactor",
+                             .number = {"lr", "beta2", "one_minus_beta2"},
+                             .rates = 1,
+                             .set = set_adafactor,
+                             .states = second_moment_in_factors,
+                             .update = optimizer_update_adafactor},
 };

@@ -6,8 +6,10 @@
 #include "model/param_state.h"
 
 typedef enum {
-  OPTIMIZER_ADAMW, /* torch.optim.AdamW */
-  OPTIMIZER_SGD    /* torch.optim.SGD */
+  OPTIMIZER_ADAMW,     /* torch.optim.AdamW */
+  OPTIMIZER_SGD,       /* torch.optim.SGD */
+  OPTIMIZER_ADAFACTOR, /* that of Transformers, with scale_parameter and relative_step False */
+  OPTIMIZERS
 } optimizer_kind;
 
 typedef struct {

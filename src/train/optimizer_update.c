@@ -3,8 +3,17 @@
 static hp_tensor state(const optimizer_param *x, param_state s) {
   char name[STATE_NAME];
   param_state_name(s, x->param->name, name);
-  return hp_param(x->g, name, HP_F32, x->param->shape);
+  return hp_param(x->g, name, HP_F32, param_state_shape(s, x->param->shape));
 }
+
+/* The param with decoupled weight decay: (1 - lr decay) p */
+static hp_tensor decayed(const optimizer_param *x) {
+  if (x->decay == 0) return x->p;
+  hp_tensor lost = hp_scale(x->g, x->number[0], x->decay);
+  return hp_mul(x->g, x->p, hp_sub(x->g, hp_const(x->g, HP_F32, 1), lost));
+}
+
+static hp_tensor clipped_grad(const optimizer_param *x) { return hp_mul(x->g, x->grad, x->factor); }
 
 void optimizer_update_adamw(const optimizer_param *x) {
   hp_adamw_options a = {x->o->beta1, x->o->beta2, x->o->eps, x->decay};
@@ -15,4 +24,48 @@ void optimizer_update_adamw(const optimizer_param *x) {
 void optimizer_update_sgd(const optimizer_param *x) {
   hp_tensor buffer = x->o->momentum != 0 ? state(x, STATE_M) : x->p;
   hp_sgd(x->g, x->p, x->grad, buffer, x->factor, x->number[0], x->o->momentum, x->decay);
+}
+
+/* --- Adafactor -------------------------------------------------------------------------------- */
+
+bool optimizer_is_factored(const model_param *p) { return model_param_stored(p).rank >= 2; }
+
+/* The running mean of the squares of clipped gradients, which replaces the state; square: that of
+ * gradients as they are, or its mean over a dim. */
+static hp_tensor update_mean(const optimizer_param *x, param_state s, hp_tensor square) {
+  hp_graph *g = x->g;
+  hp_tensor held = state(x, s), factor = hp_mul(g, x->factor, x->factor);
+  square = hp_add(g, hp_mul(g, square, factor), hp_const(g, HP_F32, 1e-30));
+  hp_tensor mean = hp_add(g, hp_mul(g, held, x->number[1]), hp_mul(g, square, x->number[2]));
+  hp_assign(g, held, mean);
+  return mean;
+}
+
+static hp_tensor rsqrt(hp_graph *g, hp_tensor x) { return hp_map(g, "rsqrt", x, HP_NONE, HP_NONE); }
+
+/* 1 / sqrt of the second moment [..,N,K], which is row col / mean(row): row [..,N] and col [..,K]
+ * are the means over the other dim. */
+static hp_tensor factored_rsqrt(const optimizer_param *x, hp_tensor square) {
+  hp_graph *g = x->g;
+  hp_shape rows = x->param->shape, cols = rows;
+  int64_t last = rows.rank - 1, before = last - 1;
+  hp_tensor row = update_mean(x, STATE_ROW, hp_mean(g, square, &last, 1, false));
+  hp_tensor col = update_mean(x, STATE_COL, hp_mean(g, square, &before, 1, false));
+  row = rsqrt(g, hp_div(g, row, hp_mean(g, row, &before, 1, true)));
+  rows.dim[last] = cols.dim[before] = 1;
+  return hp_mul(g, hp_reshape(g, row, rows), hp_reshape(g, rsqrt(g, col), cols));
+}
+
+/* The gradient over the root of its second moment; a step whose root mean square is above 1 is
+ * scaled down to 1. */
+void optimizer_update_adafactor(const optimizer_param *x) {
+  hp_graph *g = x->g;
+  hp_tensor square = hp_mul(g, x->grad, x->grad), one = hp_const(g, HP_F32, 1);
+  hp_tensor scale = optimizer_is_factored(x->param) ? factored_rsqrt(x, square)
+                                                    : rsqrt(g, update_mean(x, STATE_V, square));
+  hp_tensor step = hp_mul(g, scale, clipped_grad(x));
+  double n = (double)model_param_elements(x->param);
+  hp_tensor rms = hp_map(g, "sqrt", hp_scale(g, hp_sum_sq(g, step), 1 / n), HP_NONE, HP_NONE);
+  hp_tensor rate = hp_div(g, x->number[0], hp_map(g, "max", rms, one, HP_NONE));
+  hp_assign(g, x->p, hp_sub(g, decayed(x), hp_mul(g, step, rate)));
 }

@@ -6,5 +6,9 @@
 
 void optimizer_update_adamw(const optimizer_param *x);
 void optimizer_update_sgd(const optimizer_param *x);
+void optimizer_update_adafactor(const optimizer_param *x);
+
+/* Does Adafactor keep means of rows and columns of it?  Of matrices, and of stacks of them. */
+bool optimizer_is_factored(const model_param *p);
 
 #endif

@@ -73,12 +73,12 @@ static void print_batch(const train_config *c, str *out) {
 }
 
 static void print_settings(const train_config *c, str *out) {
-  static const char *const optim[] = {"ADAMW_TORCH", "ADAMW_TORCH_FUSED", "SGD"};
+  static const char *const optim[] = {"ADAMW_TORCH", "ADAMW_TORCH_FUSED", "SGD", "ADAFACTOR"};
   str_add(out, "\nThe following hyperparameters were used during training:\n");
   print_number(out, "learning_rate", c->learning_rate);
   print_batch(c, out);
   str_printf(out, "- optimizer: Use OptimizerNames.%s", optim[c->optim]);
-  if (c->optim != OPTIM_SGD) {
+  if (c->optim == OPTIM_ADAMW || c->optim == OPTIM_ADAMW_FUSED) {
     str_add(out, " with betas=(");
     str_add_double(out, c->adam_beta1);
     str_add_char(out, ',');

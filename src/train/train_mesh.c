@@ -55,16 +55,23 @@ static hp_status entry_text(const tree_node *n, str *out) {
   return HP_OK;
 }
 
-/* "(tp,None)" */
-static hp_status entries_text(const tree_node *list, str *out) {
+/* "(tp,None)", without the entry of that number (-1: none). */
+static hp_status entries_text_without(const tree_node *list, int missing, str *out) {
   HP_TRY(tree_expect(list, TREE_LIST));
   str_add(out, "(");
+  bool first = true;
   for (uint32_t i = 0; i < list->len; i++) {
-    if (i) str_add(out, ",");
+    if ((int)i == missing) continue;
+    if (!first) str_add(out, ",");
+    first = false;
     HP_TRY(entry_text(list->child[i], out));
   }
   str_add(out, ")");
   return str_status(out);
+}
+
+static hp_status entries_text(const tree_node *list, str *out) {
+  return entries_text_without(list, -1, out);
 }
 
 /* A pattern's entries must be a layout on the mesh. */
@@ -250,6 +257,26 @@ static hp_status check_dims(const lm *m, const tree_node *layouts) {
   return HP_OK;
 }
 
+/* A pattern for tensors like a param also matches states that lack one of its dims: they have the
+ * entries of the others. */
+static hp_status declare_smaller_states(const lm *m, const tree_node *layouts, hp_device *d) {
+  for (size_t i = 0; i < m->trained; i++)
+    for (param_state s = STATE_M; s < PARAM_STATES; s++) {
+      const model_param *p = &m->params.at[i];
+      int missing = param_state_missing_dim(s, p->shape.rank);
+      char name[STATE_NAME];
+      str entries = {0};
+      param_state_name(s, p->name, name);
+      const tree_node *n = missing < 0 ? NULL : entry_of(layouts, name);
+      if (!n || !is_pattern(n) || n->len != (uint32_t)p->shape.rank) continue;
+      hp_status st = entries_text_without(n, missing, &entries);
+      if (!st) st = hp_device_layout(d, name, entries.at, false);
+      str_free(&entries);
+      HP_TRY(st);
+    }
+  return HP_OK;
+}
+
 static hp_status declare_entries(const tree_node *layouts, bool patterns, hp_device *d) {
   for (uint32_t i = 0; i < layouts->len; i++) {
     str entries = {0};
@@ -277,5 +304,6 @@ hp_status train_mesh_apply(const train_config *c, lm *m, hp_device *d) {
       log_warn("%s: no param, input or value of the model has such a name; it is without effect",
                tree_where(layouts->child[i]).text);
   HP_TRY(declare_entries(layouts, false, d));
+  HP_TRY(declare_smaller_states(m, layouts, d));
   return declare_entries(layouts, true, d);
 }

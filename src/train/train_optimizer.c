@@ -1,7 +1,11 @@
 #include "train/train_optimizer.h"
 
 static optimizer_kind kind_of(const train_config *c) {
-  return c->optim == OPTIM_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAMW;
+  switch (c->optim) {
+  case OPTIM_SGD: return OPTIMIZER_SGD;
+  case OPTIM_ADAFACTOR: return OPTIMIZER_ADAFACTOR;
+  default: return OPTIMIZER_ADAMW;
+  }
 }
 
 optimizer_options train_optimizer_of(const train_config *c) {
@@ -18,6 +22,15 @@ bool train_optimizer_uses(const train_config *c, int key) {
   return o->betas || (key != KEY_adam_beta1 && key != KEY_adam_beta2);
 }
 
+static hp_status check_built(const train_config *c) {
+  size_t n;
+  const char *name = train_key_choice(train_key_get(KEY_optim)->choices, c->optim, &n);
+  if (c->optim <= OPTIM_LAST_BUILT) return HP_OK;
+  TREE_FAIL(train_config_at(c, KEY_optim),
+            "%.*s is not built; write adamw_torch, adamw_torch_fused, sgd or adafactor", (int)n,
+            name);
+}
+
 static hp_status check_beta(const train_config *c, int key, double beta) {
   if (beta >= 1) TREE_FAIL(train_config_at(c, key), "1 keeps no new gradient; expected below 1");
   return HP_OK;
@@ -25,6 +38,7 @@ static hp_status check_beta(const train_config *c, int key, double beta) {
 
 hp_status train_optimizer_check(train_config *c) {
   static const int keys[] = {KEY_adam_beta1, KEY_adam_beta2, KEY_adam_epsilon};
+  HP_TRY(check_built(c));
   HP_TRY(train_config_keep(c, check_beta(c, KEY_adam_beta1, c->adam_beta1)));
   HP_TRY(train_config_keep(c, check_beta(c, KEY_adam_beta2, c->adam_beta2)));
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)

@@ -5,7 +5,7 @@
 #include "train/optimizer.h"
 #include "train/train_config.h"
 
-/* The rule of these keys: tells which of them have no effect. */
+/* The rule of these keys: refuses what is not built, tells which of them have no effect. */
 hp_status train_optimizer_check(train_config *c);
 
 optimizer_options train_optimizer_of(const train_config *c);

@@ -10,16 +10,20 @@
 /* --- lists ------------------------------------------------------------------------------------ */
 
 /* A tensor in files: of the tensor t of a param, under this prefix. */
-static hp_status add_tensor(trainer_tensors *x, const char *prefix, const lm_tensor *t) {
+static hp_status add_tensor(trainer_tensors *x, const char *prefix, const lm_tensor *t,
+                            const hp_shape *shape, size_t at) {
   st_tensor *s = &x->tensor[x->n];
   uint64_t bytes;
-  *s = (st_tensor){.dim = t->shape.dim, .rank = t->shape.rank, .dtype = ST_F32};
+  *s = (st_tensor){.rank = shape->rank, .dtype = ST_F32};
   s->name = arena_printf(&x->mem, "%s%s", prefix, t->name);
-  HP_TRY_MEM(s->name);
+  int64_t *dim = arena_alloc(&x->mem, HP_MAX_RANK, sizeof *dim);
+  if (!s->name || !dim) return HP_ERR_OOM;
+  memcpy(dim, shape->dim, sizeof shape->dim);
+  s->dim = dim;
   HP_ASSERT(st_size(s->dtype, s->rank, s->dim, &bytes));
   s->bytes = bytes;
   x->place[x->n].on = x->n_on - 1;
-  x->place[x->n++].at = t->at;
+  x->place[x->n++].at = at;
   x->on[x->n_on - 1].tensors++;
   return HP_OK;
 }
@@ -29,10 +33,16 @@ static hp_status add_state(trainer_tensors *x, const model_param *p, const lm_te
                            param_state state) {
   const char *prefix = param_state_prefix(state);
   device_tensor *on = &x->on[x->n_on++];
-  *on = (device_tensor){.name = arena_printf(&x->mem, "%s%s", prefix, p->name), .shape = p->shape};
+  *on = (device_tensor){.name = arena_printf(&x->mem, "%s%s", prefix, p->name),
+                        .shape = param_state_shape(state, p->shape)};
   HP_TRY_MEM(on->name);
   if (x->adapter) prefix = ADAPTER_PREFIX;
-  for (int64_t k = 0; k < model_param_parts(p); k++) HP_TRY(add_tensor(x, prefix, &t[k]));
+  size_t at = 0;
+  for (int64_t k = 0; k < model_param_parts(p); k++) {
+    hp_shape shape = param_state_shape(state, t[k].shape);
+    HP_TRY(add_tensor(x, prefix, &t[k], &shape, at));
+    at += x->tensor[x->n - 1].bytes / sizeof(float);
+  }
   return HP_OK;
 }
 

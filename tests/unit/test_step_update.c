@@ -55,23 +55,40 @@ static step_result run_step(stepper *s, int n, int64_t t) {
   return r;
 }
 
-static uint64_t hash_of(const lm *m, const hp_device *d, const char *prefix) {
+static void add_hash(const hp_device *d, const char *name, hp_shape shape, uint64_t *h) {
+  size_t bytes = sizeof(float);
+  for (int i = 0; i < shape.rank; i++) bytes *= (size_t)shape.dim[i];
+  unsigned char *data = mem_calloc(bytes, 1);
+  CHECK_OK(hp_read(d, name, data, bytes));
+  for (size_t k = 0; k < bytes; k++) *h = (*h ^ data[k]) * 1099511628211u;
+  mem_free(data);
+}
+
+static uint64_t hash_params(const lm *m, const hp_device *d) {
+  uint64_t h = 14695981039346656037u;
+  for (size_t i = 0; i < m->trained; i++)
+    add_hash(d, m->params.at[i].name, m->params.at[i].shape, &h);
+  return h;
+}
+
+static uint64_t hash_states(const lm *m, const hp_device *d, const optimizer_options *o) {
   uint64_t h = 14695981039346656037u;
   for (size_t i = 0; i < m->trained; i++) {
-    char name[192];
-    size_t bytes = (size_t)model_param_elements(&m->params.at[i]) * sizeof(float);
-    unsigned char *data = mem_calloc(bytes, 1);
-    snprintf(name, sizeof name, "%s%s", prefix, m->params.at[i].name);
-    CHECK_OK(hp_read(d, name, data, bytes));
-    for (size_t k = 0; k < bytes; k++) h = (h ^ data[k]) * 1099511628211u;
-    mem_free(data);
+    const model_param *p = &m->params.at[i];
+    param_state state[OPTIMIZER_STATES];
+    int n = optimizers[o->kind].states(o, p, state);
+    for (int k = 0; k < n; k++) {
+      char name[STATE_NAME];
+      param_state_name(state[k], p->name, name);
+      add_hash(d, name, param_state_shape(state[k], p->shape), &h);
+    }
   }
   return h;
 }
 
 typedef struct {
   step_result step[STEPS];
-  uint64_t before, params, m; /* params before and after what is left is applied */
+  uint64_t before, params, states; /* params before and after what is left is applied */
 } outcome;
 
 static void train(const step_options *o, step_update_when update, int micros, const char *mesh,
@@ -88,11 +105,11 @@ static void train(const step_options *o, step_update_when update, int micros, co
     out->step[i] = run_step(s, micros, i + 1);
     if (i == 1) CHECK_OK(stepper_settle(s)); /* as before a checkpoint */
   }
-  out->before = hash_of(j.m, j.d, "");
+  out->before = hash_params(j.m, j.d);
   CHECK_OK(stepper_settle(s));
   CHECK_OK(stepper_settle(s)); /* nothing is left */
-  out->params = hash_of(j.m, j.d, "");
-  out->m = hash_of(j.m, j.d, "m.");
+  out->params = hash_params(j.m, j.d);
+  out->states = hash_states(j.m, j.d, &o->optimizer);
   stepper_free(s);
   close_model(&j);
 }
@@ -108,18 +125,28 @@ static void check_same_bits(const step_options *o, int micros, const char *mesh)
   CHECK_EQ(end.before, end.params);
   CHECK(next.before != next.params);
   CHECK_EQ(next.params, end.params);
-  CHECK_EQ(next.m, end.m);
+  CHECK_EQ(next.states, end.states);
 }
 
 TEST(an_update_left_to_the_next_step_changes_no_bit) {
   check_same_bits(&adamw, 1, NULL);
   check_same_bits(&adamw, 3, NULL);
   check_same_bits(&sgd, 2, NULL);
+  for (optimizer_kind k = OPTIMIZER_SGD + 1; k < OPTIMIZERS; k++) {
+    step_options other = adamw;
+    other.optimizer.kind = k;
+    check_same_bits(&other, 2, NULL);
+  }
 }
 
 TEST(an_update_left_to_the_next_step_changes_no_bit_on_a_mesh) {
   check_same_bits(&adamw, 1, "(2)(dp)");
   check_same_bits(&adamw, 2, "(2)(dp)");
+  for (optimizer_kind k = OPTIMIZER_SGD + 1; k < OPTIMIZERS; k++) {
+    step_options other = adamw;
+    other.optimizer.kind = k;
+    check_same_bits(&other, 2, "(2)(dp)");
+  }
 }
 
 static const char slow[] =

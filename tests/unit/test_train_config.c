@@ -135,8 +135,11 @@ static const struct {
     {"train_sampling_strategy: sequental\n",
      "is not known, or not built; expected random, sequential or group_by_length (did you mean "
      "\"sequential\"?)"},
-    {"optim: adamw_8bit\n",
-     "\"adamw_8bit\" is not known, or not built; expected adamw_torch, adamw_torch_fused or sgd"},
+    {"optim: adagrad\n",
+     "adagrad is not built; write adamw_torch, adamw_torch_fused, sgd or adafactor"},
+    {"optim: adamax\n",
+     "\"adamax\" is not known; expected adamw_torch, adamw_torch_fused, sgd or adafactor"},
+    {"use_galore: true\n", "leave it out, and choose the optimizer by optim"},
     {"optim: adamw_torc\n", "did you mean \"adamw_torch\""},
     {"rope_scaling: yarn\n", "rope_parameters"},
     {"neat_packing: true\n", "neat_packing is for stage sft"},
