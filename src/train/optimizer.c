@@ -76,4 +76,11 @@ const optimizer optimizers[] = {
                              .set = set_adafactor,
                              .states = second_moment_in_factors,
                              .update = optimizer_update_adafactor},
+    [OPTIMIZER_LION] = {.name = "lion",
+                        .number = {"lr"},
+                        .rates = 1,
+                        .betas = true,
+                        .set = set_rate,
+                        .states = one_moment,
+                        .update = optimizer_update_lion},
 };

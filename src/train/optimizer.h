@@ -9,6 +9,7 @@ typedef enum {
   OPTIMIZER_ADAMW,     /* torch.optim.AdamW */
   OPTIMIZER_SGD,       /* torch.optim.SGD */
   OPTIMIZER_ADAFACTOR, /* that of Transformers, with scale_parameter and relative_step False */
+  OPTIMIZER_LION,      /* that of bitsandbytes, in 32 bits */
   OPTIMIZERS
 } optimizer_kind;
 

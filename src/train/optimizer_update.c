@@ -6,6 +6,11 @@ static hp_tensor state(const optimizer_param *x, param_state s) {
   return hp_param(x->g, name, HP_F32, param_state_shape(s, x->param->shape));
 }
 
+/* a x + b y */
+static hp_tensor blend(hp_graph *g, double a, hp_tensor x, double b, hp_tensor y) {
+  return hp_add(g, hp_scale(g, x, a), hp_scale(g, y, b));
+}
+
 /* The param with decoupled weight decay: (1 - lr decay) p */
 static hp_tensor decayed(const optimizer_param *x) {
   if (x->decay == 0) return x->p;
@@ -24,6 +29,16 @@ void optimizer_update_adamw(const optimizer_param *x) {
 void optimizer_update_sgd(const optimizer_param *x) {
   hp_tensor buffer = x->o->momentum != 0 ? state(x, STATE_M) : x->p;
   hp_sgd(x->g, x->p, x->grad, buffer, x->factor, x->number[0], x->o->momentum, x->decay);
+}
+
+/* p -= lr sign(b1 m + (1 - b1) g), m = b2 m + (1 - b2) g */
+void optimizer_update_lion(const optimizer_param *x) {
+  hp_graph *g = x->g;
+  hp_tensor m = state(x, STATE_M), grad = clipped_grad(x);
+  hp_tensor mixed = blend(g, x->o->beta1, m, 1 - x->o->beta1, grad);
+  hp_tensor step = hp_mul(g, x->number[0], hp_map(g, "sign", mixed, HP_NONE, HP_NONE));
+  hp_assign(g, x->p, hp_sub(g, decayed(x), step));
+  hp_assign(g, m, blend(g, x->o->beta2, m, 1 - x->o->beta2, grad));
 }
 
 /* --- Adafactor -------------------------------------------------------------------------------- */

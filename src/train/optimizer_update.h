@@ -6,6 +6,7 @@
 
 void optimizer_update_adamw(const optimizer_param *x);
 void optimizer_update_sgd(const optimizer_param *x);
+void optimizer_update_lion(const optimizer_param *x);
 void optimizer_update_adafactor(const optimizer_param *x);
 
 /* Does Adafactor keep means of rows and columns of it?  Of matrices, and of stacks of them. */

@@ -73,7 +73,8 @@ static void print_batch(const train_config *c, str *out) {
 }
 
 static void print_settings(const train_config *c, str *out) {
-  static const char *const optim[] = {"ADAMW_TORCH", "ADAMW_TORCH_FUSED", "SGD", "ADAFACTOR"};
+  static const char *const optim[] = {"ADAMW_TORCH", "ADAMW_TORCH_FUSED", "SGD", "ADAFACTOR",
+                                      "LION"};
   str_add(out, "\nThe following hyperparameters were used during training:\n");
   print_number(out, "learning_rate", c->learning_rate);
   print_batch(c, out);

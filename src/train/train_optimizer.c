@@ -1,9 +1,12 @@
 #include "train/train_optimizer.h"
 
+#include <string.h>
+
 static optimizer_kind kind_of(const train_config *c) {
   switch (c->optim) {
   case OPTIM_SGD: return OPTIMIZER_SGD;
   case OPTIM_ADAFACTOR: return OPTIMIZER_ADAFACTOR;
+  case OPTIM_LION: return OPTIMIZER_LION;
   default: return OPTIMIZER_ADAMW;
   }
 }
@@ -22,13 +25,28 @@ bool train_optimizer_uses(const train_config *c, int key) {
   return o->betas || (key != KEY_adam_beta1 && key != KEY_adam_beta2);
 }
 
+/* Does the name "a|b", of n characters, contain the word? */
+static bool has(const char *name, size_t n, const char *word) {
+  const char *at = strstr(name, word);
+  return at && at < name + n;
+}
+
 static hp_status check_built(const train_config *c) {
   size_t n;
   const char *name = train_key_choice(train_key_get(KEY_optim)->choices, c->optim, &n);
+  const tree_node *at = train_config_at(c, KEY_optim);
   if (c->optim <= OPTIM_LAST_BUILT) return HP_OK;
-  TREE_FAIL(train_config_at(c, KEY_optim),
-            "%.*s is not built; write adamw_torch, adamw_torch_fused, sgd or adafactor", (int)n,
-            name);
+  bool small = has(name, n, "8bit") || has(name, n, "4bit") || has(name, n, "paged");
+  bool lion = has(name, n, "lion"), adamw = has(name, n, "adamw") && !has(name, n, "galore");
+  if (small && (lion || adamw))
+    TREE_FAIL(at,
+              "%.*s is not built; write %s, whose state is f32; offload: {optimizer: host} keeps "
+              "it in host memory, and adafactor has almost none",
+              (int)n, name, lion ? "lion_32bit" : "adamw_torch");
+  TREE_FAIL(at,
+            "%.*s is not built; write adamw_torch, adamw_torch_fused, sgd, adafactor or "
+            "lion_32bit",
+            (int)n, name);
 }
 
 static hp_status check_beta(const train_config *c, int key, double beta) {

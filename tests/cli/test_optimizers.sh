@@ -7,9 +7,12 @@ runs_follow optimizers follows
 
 make_job base </dev/null
 sed -i 's/^max_steps: .*/max_steps: 4/; s/^save_steps: .*/save_steps: 2/' base/job.yaml
+keys_of() {
+  case $1 in lion) echo optim=lion_32bit ;; *) echo "optim=$1" ;; esac
+}
 
-for name in sgd adafactor; do
-  keys=optim=$name
+for name in sgd adafactor lion; do
+  keys=$(keys_of $name)
   it "$name: the same bits on meshes, pipelines, under a memory limit, with the update in the next step"
   run train base/job.yaml deterministic=layout output_dir=$name $keys
   exit_is 0
@@ -55,8 +58,10 @@ state_bytes() {
 }
 
 it "keeps the state that each optimizer has"
+params=$(tensors adafactor/model.safetensors | sed 's/.*\[\(.*\)\]/\1/; s/, / /' | awk '{ n += $1 * ($2 ? $2 : 1) } END { print 4 * n }')
 factors=$(tensors adafactor/model.safetensors | sed 's/.*\[\(.*\)\]/\1/; s/, / /' | awk '{ n += $1 + $2 } END { print 4 * n }')
 [ "$(state_bytes optim=adafactor)" = "$factors" ] || fail "adafactor: expected a row and a column of each matrix"
+[ "$(state_bytes optim=lion_32bit)" = "$params" ] || fail "lion: expected one moment"
 [ "$(state_bytes optim=sgd)" = 0 ] || fail "sgd: expected none"
 tensors adafactor/checkpoint-4/optimizer.safetensors > list
 grep -q '^row.model.layers.0.mlp.down_proj.weight F32 \[32\]$' list || fail "no means of rows"
@@ -75,7 +80,7 @@ sed 's/"model_type": "llama"/"model_type": "mixtral", "num_local_experts": 4, "n
   base/model/config.json > experts/model/config.json
 sed 's@base/@experts/@' base/job.yaml > experts/job.yaml
 for name in adafactor; do
-  keys=optim=$name
+  keys=$(keys_of $name)
   run train experts/job.yaml deterministic=layout output_dir=experts/$name $keys
   exit_is 0
   run train experts/job.yaml deterministic=layout output_dir=two overwrite_output_dir=true $keys strategy=dp=2,ep=2 per_device_train_batch_size=2 \

@@ -28,6 +28,15 @@ static void decay(job *j) {
   for (int64_t i = 0; i < size_of(j); i++) j->p[i] *= 1 - lr * j->o->decay;
 }
 
+static void lion(job *j) {
+  decay(j);
+  for (int64_t i = 0; i < size_of(j); i++) {
+    double mixed = j->o->beta1 * j->m[i] + (1 - j->o->beta1) * j->grad[i];
+    j->p[i] -= lr * (mixed > 0 ? 1 : mixed < 0 ? -1 : 0);
+    j->m[i] = j->o->beta2 * j->m[i] + (1 - j->o->beta2) * j->grad[i];
+  }
+}
+
 /* The means of squares over the rows and columns of matrix e, as running ones. */
 static void update_factors(job *j, int64_t e, double beta2) {
   double *row = j->row + e * j->n, *col = j->col + e * j->k;
@@ -65,6 +74,7 @@ static void adafactor(job *j, int t) {
 
 static void update_in_double(job *j, int t) {
   switch (j->o->kind) {
+  case OPTIMIZER_LION: lion(j); break;
   case OPTIMIZER_ADAFACTOR: adafactor(j, t); break;
   default: break;
   }
@@ -181,6 +191,7 @@ static void check_kind(optimizer_kind kind) {
   }
 }
 
+TEST(lion_takes_the_sign_of_its_momentum) { check_kind(OPTIMIZER_LION); }
 TEST(adafactor_factors_the_second_moment_of_matrices) { check_kind(OPTIMIZER_ADAFACTOR); }
 
 /* An update of 0 leaves the param, but for its decay. */

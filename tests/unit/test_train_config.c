@@ -135,10 +135,12 @@ static const struct {
     {"train_sampling_strategy: sequental\n",
      "is not known, or not built; expected random, sequential or group_by_length (did you mean "
      "\"sequential\"?)"},
-    {"optim: adagrad\n",
-     "adagrad is not built; write adamw_torch, adamw_torch_fused, sgd or adafactor"},
-    {"optim: adamax\n",
-     "\"adamax\" is not known; expected adamw_torch, adamw_torch_fused, sgd or adafactor"},
+    {"optim: adagrad\n", "adagrad is not built; write adamw_torch, adamw_torch_fused, sgd, "
+                         "adafactor or lion_32bit"},
+    {"optim: adamax\n", "\"adamax\" is not known; expected adamw_torch, adamw_torch_fused, sgd, "
+                        "adafactor or lion_32bit"},
+    {"optim: adamw_8bit\n", "adamw_8bit is not built; write adamw_torch, whose state is f32"},
+    {"optim: paged_lion_8bit\n", "paged_lion_8bit is not built; write lion_32bit, whose state"},
     {"use_galore: true\n", "leave it out, and choose the optimizer by optim"},
     {"optim: adamw_torc\n", "did you mean \"adamw_torch\""},
     {"rope_scaling: yarn\n", "rope_parameters"},
