@@ -25,6 +25,12 @@ static void set_adafactor(const optimizer_options *o, double lr, double t, float
   number[2] = (float)share;
 }
 
+/* The AdamW of LlamaFactory's Muon has eps next to the root of the moment as it is. */
+static void set_muon(const optimizer_options *o, double lr, double t, float number[]) {
+  number[0] = (float)lr;
+  number[1] = (float)(lr * sqrt(1 - pow(o->beta2, t)) / (1 - pow(o->beta1, t)));
+}
+
 /* --- states ----------------------------------------------------------------------------------- */
 
 static int two_moments(const optimizer_options *o, const model_param *p, param_state out[]) {
@@ -51,6 +57,11 @@ static int second_moment_in_factors(const optimizer_options *o, const model_para
   out[0] = factored ? STATE_ROW : STATE_V;
   out[1] = STATE_COL;
   return factored ? 2 : 1;
+}
+
+static int momentum_or_moments(const optimizer_options *o, const model_param *p,
+                               param_state out[]) {
+  return optimizer_is_of_muon(p) ? one_moment(o, p, out) : two_moments(o, p, out);
 }
 
 /* --- the table -------------------------------------------------------------------------------- */
@@ -83,4 +94,13 @@ const optimizer optimizers[] = {
                         .set = set_rate,
                         .states = one_moment,
                         .update = optimizer_update_lion},
+    [OPTIMIZER_MUON] = {.name = "muon",
+                        .number = {"lr", "lr_of_adamw"},
+                        .rates = 2,
+                        .betas = true,
+                        .eps = true,
+                        .decays_all = true,
+                        .set = set_muon,
+                        .states = momentum_or_moments,
+                        .update = optimizer_update_muon},
 };

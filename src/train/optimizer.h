@@ -10,6 +10,7 @@ typedef enum {
   OPTIMIZER_SGD,       /* torch.optim.SGD */
   OPTIMIZER_ADAFACTOR, /* that of Transformers, with scale_parameter and relative_step False */
   OPTIMIZER_LION,      /* that of bitsandbytes, in 32 bits */
+  OPTIMIZER_MUON,      /* that of LlamaFactory */
   OPTIMIZERS
 } optimizer_kind;
 
@@ -29,6 +30,7 @@ typedef struct {
   const optimizer_options *o;
   const model_param *param;
   double decay;                        /* weight decay of this param */
+  hp_dtype compute;                    /* of matrix products */
   hp_tensor p, grad;                   /* f32 */
   hp_tensor factor;                    /* f32[] on the gradient, of clipping */
   hp_tensor number[OPTIMIZER_NUMBERS]; /* f32[] */
@@ -39,6 +41,7 @@ typedef struct {
   const char *number[OPTIMIZER_NUMBERS]; /* names of its inputs; NULL past the last */
   int rates;                             /* the first of them are learning rates */
   bool betas, eps;                       /* does it use these options? */
+  bool decays_all;                       /* weight decay is of norms and biases, too */
   /* The inputs of update t = 1, 2, .. */
   void (*set)(const optimizer_options *o, double lr, double t, float number[]);
   /* Lists the states of a param, and returns their number. */

@@ -1,5 +1,8 @@
 #include "train/optimizer_update.h"
 
+#include <math.h>
+#include <string.h>
+
 static hp_tensor state(const optimizer_param *x, param_state s) {
   char name[STATE_NAME];
   param_state_name(s, x->param->name, name);
@@ -83,4 +86,57 @@ void optimizer_update_adafactor(const optimizer_param *x) {
   hp_tensor rms = hp_map(g, "sqrt", hp_scale(g, hp_sum_sq(g, step), 1 / n), HP_NONE, HP_NONE);
   hp_tensor rate = hp_div(g, x->number[0], hp_map(g, "max", rms, one, HP_NONE));
   hp_assign(g, x->p, hp_sub(g, decayed(x), hp_mul(g, step, rate)));
+}
+
+/* --- Muon ------------------------------------------------------------------------------------- */
+
+bool optimizer_is_of_muon(const model_param *p) {
+  return p->shape.rank == 2 && !strstr(p->name, "embed") && !strstr(p->name, "lm_head");
+}
+
+/* A product as those of the model are computed. */
+static hp_tensor product(const optimizer_param *x, const char *eq, hp_tensor a, hp_tensor b) {
+  hp_graph *g = x->g;
+  return hp_einsum_to(g, eq, hp_cast(g, a, x->compute), hp_cast(g, b, x->compute), HP_F32);
+}
+
+/* About the orthogonal matrix nearest to y [n,k], by five steps of a Newton-Schulz iteration:
+ * y = a y + (b S + c S S) y with S = y y^T, or, if n > k, the same of the transpose. */
+static hp_tensor orthogonalize(const optimizer_param *x, hp_tensor y, bool wide) {
+  static const double a = 3.4445, b = -4.7750, c = 2.0315;
+  hp_graph *g = x->g;
+  hp_tensor norm = hp_map(g, "sqrt", hp_sum_sq(g, y), HP_NONE, HP_NONE);
+  y = hp_div(g, y, hp_add(g, norm, hp_const(g, HP_F32, 1e-7)));
+  for (int i = 0; i < 5; i++) {
+    hp_tensor s = product(x, wide ? "ik,jk->ij" : "ki,kj->ij", y, y);
+    hp_tensor poly = blend(g, b / a, s, c / a, product(x, "ij,jk->ik", s, s));
+    hp_tensor more = wide ? product(x, "ij,jk->ik", poly, y) : product(x, "ij,jk->ik", y, poly);
+    y = hp_scale(g, hp_add(g, y, more), a); /* a y alone would be one more matrix to store */
+  }
+  return y;
+}
+
+/* Nesterov's momentum, made orthogonal; steps of matrices of any shape have about the root mean
+ * square that those of AdamW have, 0.2 (Moonlight). */
+static void update_matrix(const optimizer_param *x) {
+  static const double momentum = 0.95;
+  hp_graph *g = x->g;
+  int64_t rows = x->param->shape.dim[0], cols = x->param->shape.dim[1];
+  hp_tensor held = state(x, STATE_M), grad = clipped_grad(x);
+  hp_tensor m = hp_add(g, hp_scale(g, held, momentum), grad);
+  hp_assign(g, held, m);
+  hp_tensor ahead = hp_add(g, grad, hp_scale(g, m, momentum));
+  hp_tensor step = orthogonalize(x, ahead, rows <= cols);
+  hp_tensor rate = hp_scale(g, x->number[0], 0.2 * sqrt((double)(rows > cols ? rows : cols)));
+  hp_assign(g, x->p, hp_sub(g, decayed(x), hp_mul(g, step, rate)));
+}
+
+void optimizer_update_muon(const optimizer_param *x) {
+  if (optimizer_is_of_muon(x->param)) {
+    update_matrix(x);
+    return;
+  }
+  optimizer_param adamw = *x;
+  adamw.number[2] = hp_const(x->g, HP_F32, 1);
+  optimizer_update_adamw(&adamw);
 }

@@ -95,6 +95,7 @@ static double decay_of(const step_graph *s, const model_param *p, bool plus) {
   double decay = s->o->optimizer.decay;
   const char *end = strrchr(p->name, '.');
   char bias[sizeof p->name + 8];
+  if (optimizers[s->o->optimizer.kind].decays_all) return decay;
   if (p->kind != PARAM_NORM) return p->kind == PARAM_BIAS ? 0 : decay;
   snprintf(bias, sizeof bias, "%.*s.bias", (int)(end ? end - p->name : 0), p->name);
   return plus && !lm_find(s->m, bias) ? decay : 0;
@@ -116,6 +117,7 @@ static void apply(const step_graph *s, model_build *b, const hp_tensor *wrt, con
                          .o = &s->o->optimizer,
                          .param = p,
                          .decay = decay_of(s, p, ratio > 0),
+                         .compute = s->m->compute,
                          .p = wrt[i],
                          .grad = grad[i],
                          .factor = factor};

@@ -1,8 +1,10 @@
 #include "train/train_optimizer.h"
 
+#include <math.h>
 #include <string.h>
 
 static optimizer_kind kind_of(const train_config *c) {
+  if (c->use_muon) return OPTIMIZER_MUON;
   switch (c->optim) {
   case OPTIM_SGD: return OPTIMIZER_SGD;
   case OPTIM_ADAFACTOR: return OPTIMIZER_ADAFACTOR;
@@ -45,7 +47,7 @@ static hp_status check_built(const train_config *c) {
               (int)n, name, lion ? "lion_32bit" : "adamw_torch");
   TREE_FAIL(at,
             "%.*s is not built; write adamw_torch, adamw_torch_fused, sgd, adafactor or "
-            "lion_32bit",
+            "lion_32bit, or use_muon: true",
             (int)n, name);
 }
 
@@ -54,11 +56,24 @@ static hp_status check_beta(const train_config *c, int key, double beta) {
   return HP_OK;
 }
 
+/* LlamaFactory looks at loraplus_lr_ratio first, and then ignores use_muon. */
+static hp_status check_muon(train_config *c) {
+  if (!c->use_muon) return HP_OK;
+  if (c->finetuning_type == TUNING_LORA && !isnan(c->loraplus_lr_ratio))
+    TREE_FAIL(train_config_at(c, KEY_use_muon),
+              "true has no effect with loraplus_lr_ratio, which trains by optim; leave one of them "
+              "out");
+  if (c->at[KEY_optim])
+    return train_config_note(c, "optim: without effect: use_muon is the optimizer");
+  return HP_OK;
+}
+
 hp_status train_optimizer_check(train_config *c) {
   static const int keys[] = {KEY_adam_beta1, KEY_adam_beta2, KEY_adam_epsilon};
   HP_TRY(check_built(c));
   HP_TRY(train_config_keep(c, check_beta(c, KEY_adam_beta1, c->adam_beta1)));
   HP_TRY(train_config_keep(c, check_beta(c, KEY_adam_beta2, c->adam_beta2)));
+  HP_TRY(check_muon(c));
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (c->at[keys[i]] && !train_optimizer_uses(c, keys[i]))
       HP_TRY(train_config_note(c, "%s: without effect: %s does not use it",

@@ -1,4 +1,4 @@
-/* The optimizer of a training file: keys optim and adam_*. */
+/* The optimizer of a training file: keys optim, use_muon and adam_*. */
 #ifndef TRAIN_TRAIN_OPTIMIZER_H
 #define TRAIN_TRAIN_OPTIMIZER_H
 

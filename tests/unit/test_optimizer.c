@@ -1,4 +1,4 @@
-/* Updates of optimizers, beside the same in double without a graph. */
+/* Updates of optimizers, beside the same in double without a graph, and torch.optim.Muon. */
 #include "base/mem.h"
 #include "test.h"
 #include "train/optimizer.h"
@@ -72,11 +72,57 @@ static void adafactor(job *j, int t) {
   for (int64_t i = 0; i < size_of(j); i++) j->p[i] -= lr * step[i] / fmax(rms, 1);
 }
 
+/* out = a y + (b S + c S S) y, S = y y^T */
+static void newton_schulz(double *y, int64_t n, int64_t k) {
+  double s[MOST], s2[MOST], next[MOST];
+  for (int64_t i = 0; i < n * n; i++) {
+    s[i] = 0;
+    for (int64_t c = 0; c < k; c++) s[i] += y[i / n * k + c] * y[i % n * k + c];
+  }
+  for (int64_t i = 0; i < n * n; i++) {
+    s2[i] = 0;
+    for (int64_t c = 0; c < n; c++) s2[i] += s[i / n * n + c] * s[c * n + i % n];
+  }
+  for (int64_t i = 0; i < n * k; i++) {
+    next[i] = 3.4445 * y[i];
+    for (int64_t r = 0; r < n; r++)
+      next[i] += (-4.7750 * s[i / k * n + r] + 2.0315 * s2[i / k * n + r]) * y[r * k + i % k];
+  }
+  memcpy(y, next, (size_t)(n * k) * sizeof *y);
+}
+
+/* The Newton-Schulz steps without the transpose for tall matrices: S y = y (y^T y). */
+static void muon(job *j) {
+  double y[MOST], sum = 0;
+  decay(j);
+  for (int64_t i = 0; i < size_of(j); i++) {
+    j->m[i] = 0.95 * j->m[i] + j->grad[i];
+    y[i] = j->grad[i] + 0.95 * j->m[i];
+    sum += y[i] * y[i];
+  }
+  for (int64_t i = 0; i < size_of(j); i++) y[i] /= sqrt(sum) + 1e-7;
+  for (int i = 0; i < 5; i++) newton_schulz(y, j->n, j->k);
+  for (int64_t i = 0; i < size_of(j); i++)
+    j->p[i] -= lr * 0.2 * sqrt((double)(j->n > j->k ? j->n : j->k)) * y[i];
+}
+
+/* The AdamW of LlamaFactory's Muon: eps is not scaled with the root of the bias correction. */
+static void adamw(job *j, int t) {
+  const optimizer_options *o = j->o;
+  double scale = sqrt(1 - pow(o->beta2, t)) / (1 - pow(o->beta1, t));
+  decay(j);
+  for (int64_t i = 0; i < size_of(j); i++) {
+    j->m[i] = o->beta1 * j->m[i] + (1 - o->beta1) * j->grad[i];
+    j->v[i] = o->beta2 * j->v[i] + (1 - o->beta2) * j->grad[i] * j->grad[i];
+    j->p[i] -= lr * scale * j->m[i] / (sqrt(j->v[i]) + o->eps);
+  }
+}
+
 static void update_in_double(job *j, int t) {
   switch (j->o->kind) {
   case OPTIMIZER_LION: lion(j); break;
   case OPTIMIZER_ADAFACTOR: adafactor(j, t); break;
-  default: break;
+  default: optimizer_is_of_muon(j->param) ? muon(j) : adamw(j, t);
   }
 }
 
@@ -95,6 +141,7 @@ static hp_program *compile(const job *j) {
                        .o = j->o,
                        .param = j->param,
                        .decay = j->o->decay,
+                       .compute = HP_F32,
                        .p = hp_param(g, j->param->name, HP_F32, j->param->shape),
                        .grad = hp_input(g, "grad", HP_F32, j->param->shape),
                        .factor = scalar(g, "factor")};
@@ -193,6 +240,27 @@ static void check_kind(optimizer_kind kind) {
 
 TEST(lion_takes_the_sign_of_its_momentum) { check_kind(OPTIMIZER_LION); }
 TEST(adafactor_factors_the_second_moment_of_matrices) { check_kind(OPTIMIZER_ADAFACTOR); }
+TEST(muon_orthogonalizes_matrices_and_leaves_the_rest_to_adamw) { check_kind(OPTIMIZER_MUON); }
+
+/* Three steps of torch 2.11 with adjust_lr_fn "match_rms_adamw", which rounds to bf16. */
+TEST(muon_is_that_of_torch_but_for_its_rounding) {
+  static const double wide[] = {0.986595,  0.949701,  0.814618,  0.635705,  0.360835,
+                                0.070533,  -0.229837, -0.520369, -0.730579, -0.903581,
+                                -0.979322, -0.966616, -0.890202, -0.723866, -0.483098};
+  static const double tall[] = {0.98589,  0.962611,  0.820385,  0.631192,  0.361909,
+                                0.073048, -0.233805, -0.518992, -0.73413,  -0.903091,
+                                -0.98731, -0.963463, -0.880077, -0.721835, -0.478549};
+  const optimizer_options o = {OPTIMIZER_MUON, .decay = 0.1};
+  for (int i = 0; i < 2; i++) {
+    float have[MOST];
+    job j;
+    train(&o, &params[i], &j);
+    CHECK_OK(hp_read(j.d, params[i].name, have, (size_t)size_of(&j) * sizeof *have));
+    for (int64_t k = 0; k < size_of(&j); k++)
+      CHECK_NEAR((double)have[k], (i ? tall : wide)[k], 5e-4);
+    hp_device_close(j.d);
+  }
+}
 
 /* An update of 0 leaves the param, but for its decay. */
 TEST(updates_by_no_gradient_are_finite) {

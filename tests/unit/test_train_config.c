@@ -136,12 +136,12 @@ static const struct {
      "is not known, or not built; expected random, sequential or group_by_length (did you mean "
      "\"sequential\"?)"},
     {"optim: adagrad\n", "adagrad is not built; write adamw_torch, adamw_torch_fused, sgd, "
-                         "adafactor or lion_32bit"},
+                         "adafactor or lion_32bit, or use_muon: true"},
     {"optim: adamax\n", "\"adamax\" is not known; expected adamw_torch, adamw_torch_fused, sgd, "
                         "adafactor or lion_32bit"},
     {"optim: adamw_8bit\n", "adamw_8bit is not built; write adamw_torch, whose state is f32"},
     {"optim: paged_lion_8bit\n", "paged_lion_8bit is not built; write lion_32bit, whose state"},
-    {"use_galore: true\n", "leave it out, and choose the optimizer by optim"},
+    {"use_galore: true\n", "leave it out, and choose the optimizer by optim or use_muon"},
     {"optim: adamw_torc\n", "did you mean \"adamw_torch\""},
     {"rope_scaling: yarn\n", "rope_parameters"},
     {"neat_packing: true\n", "neat_packing is for stage sft"},
