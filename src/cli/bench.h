@@ -24,6 +24,7 @@ typedef struct {
   uint64_t size;            /* 0: not given */
   int64_t width;            /* op: of rows; 0: those of a model */
   const char *trace, *shape, *write;
+  const char *optimizer;   /* step: its name; NULL: adamw */
   const char *const *name; /* words after the kind */
   int names;
 } bench_args;

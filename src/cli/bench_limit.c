@@ -119,10 +119,20 @@ static double count_cache_bytes(const lm *m, int64_t B, int64_t T) {
          (double)dtype_size(m->compute);
 }
 
-static hp_status list_products(bench_limit *l) {
+static hp_status add_update(bench_limit *l, const optimizer_options *by, const model_param *p) {
+  l->bytes += 12 * (double)model_param_elements(p) + 8 * (double)optimizer_state_size(by, p);
+  if (by->kind != OPTIMIZER_MUON || !optimizer_is_of_muon(p)) return HP_OK;
+  const int64_t *dim = p->shape.dim;
+  int64_t n = dim[0] < dim[1] ? dim[0] : dim[1], k = dim[0] < dim[1] ? dim[1] : dim[0];
+  HP_TRY(add_product(l, "nt", 1, n, k, n, HP_F32, MUON_STEPS)); /* y y^T */
+  HP_TRY(add_product(l, "nn", 1, n, n, n, HP_F32, MUON_STEPS)); /* its square */
+  return add_product(l, "nn", 1, n, n, k, HP_F32, MUON_STEPS);  /* what they make of y */
+}
+
+static hp_status list_products(bench_limit *l, const optimizer_options *by) {
   const lm *m = l->m;
   for (size_t i = 0; l->work == BENCH_TRAIN && i < m->trained; i++)
-    l->bytes += 28 * (double)model_param_elements(&m->params.at[i]);
+    HP_TRY(add_update(l, by, &m->params.at[i]));
   if (l->work == BENCH_TOKEN) l->bytes = count_cache_bytes(m, l->B, l->T);
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
@@ -137,13 +147,13 @@ static hp_status list_products(bench_limit *l) {
   return HP_OK;
 }
 
-hp_status bench_limit_create(const lm *m, bench_work work, int64_t B, int64_t T, pool *threads,
-                             int rounds, bench_limit **out) {
+hp_status bench_limit_create(const lm *m, bench_work work, const optimizer_options *by, int64_t B,
+                             int64_t T, pool *threads, int rounds, bench_limit **out) {
   bench_limit *l = mem_calloc(1, sizeof *l);
   HP_TRY_MEM(l);
   l->m = m, l->work = work, l->B = B, l->T = T, l->threads = threads;
   l->rounds = rounds < MEASURE_ROUNDS ? rounds : MEASURE_ROUNDS;
-  hp_status st = list_products(l);
+  hp_status st = list_products(l, by);
   for (size_t i = 0; i < l->parts.len; i++) measured_operands_need(&l->operands, &l->parts.at[i].p);
   if (!st && l->parts.len) st = measured_operands_open(&l->operands, m->compute);
   if (st) bench_limit_free(l);

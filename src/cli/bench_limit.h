@@ -6,17 +6,20 @@
 
 #include "backend/cpu/engine/engine_measure.h"
 #include "model/lm.h"
+#include "train/optimizer.h"
 
 typedef enum {
-  BENCH_TRAIN,  /* forward, gradients of inputs and weights; the optimizer's 28 bytes a param */
+  BENCH_TRAIN,  /* forward, gradients of inputs and weights; the optimizer, which reads gradients
+                   and reads and writes params and its state, and its products */
   BENCH_PROMPT, /* forward; the head reads its weights for the last token only */
   BENCH_TOKEN   /* weights and cache are read once */
 } bench_work;
 
 typedef struct bench_limit bench_limit;
-/* For B sequences of T tokens and at most `rounds` rounds.  The caller keeps the threads. */
-hp_status bench_limit_create(const lm *m, bench_work work, int64_t B, int64_t T, pool *threads,
-                             int rounds, bench_limit **out);
+/* For B sequences of T tokens and at most `rounds` rounds; by: of BENCH_TRAIN.  The caller keeps
+ * the threads. */
+hp_status bench_limit_create(const lm *m, bench_work work, const optimizer_options *by, int64_t B,
+                             int64_t T, pool *threads, int rounds, bench_limit **out);
 void bench_limit_free(bench_limit *l);
 hp_status bench_limit_round(bench_limit *l);
 

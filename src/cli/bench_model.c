@@ -97,6 +97,11 @@ static void run_close(model_run *r) {
   mem_free(r->logits);
 }
 
+static optimizer_options optimizer_of(const bench_args *a) {
+  int kind = a->optimizer ? optimizer_find(a->optimizer) : OPTIMIZER_ADAMW;
+  return (optimizer_options){(optimizer_kind)kind, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+}
+
 /* Notes repetition i, which began at `start`; after some of those that count the limit has a round.
  */
 static hp_status run_note(model_run *r, int64_t i, double start) {
@@ -105,7 +110,9 @@ static hp_status run_note(model_run *r, int64_t i, double start) {
   r->seconds[at] = time_now_s() - start;
   if (at == 0) {
     r->rss_bytes = read_rss_bytes();
-    HP_TRY(bench_limit_create(r->m, r->work, r->B, r->T, r->k.threads, (int)rounds, &r->limit));
+    optimizer_options by = optimizer_of(r->a);
+    HP_TRY(
+        bench_limit_create(r->m, r->work, &by, r->B, r->T, r->k.threads, (int)rounds, &r->limit));
   }
   return at % (r->n / rounds) ? HP_OK : bench_limit_round(r->limit);
 }
@@ -139,7 +146,7 @@ static void put_run(model_run *r, const char *kind, double tokens, bench_row *ro
 
 static step_options step_options_of(const bench_args *a) {
   bool recomputes = a->m.offload_policy && !strcmp(a->m.offload_policy, "full_recompute");
-  return (step_options){.optimizer = {OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+  return (step_options){.optimizer = optimizer_of(a),
                         .clip = 1,
                         .compile = {.remat = a->remat || recomputes, .serial = a->serial},
                         .remat_auto = a->m.memory_limit && !a->keep,

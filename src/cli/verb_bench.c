@@ -1,5 +1,6 @@
 /* `hyper bench`: measured figures next to the machine's limits. */
 #include "cli/bench.h"
+#include "train/optimizer.h"
 
 #include <string.h>
 
@@ -82,6 +83,8 @@ int verb_bench(int argc, char **argv) {
        {"--recompute", CLI_FLAG, &a.remat, NULL, "step: recompute activations"},
        {"--no-recompute", CLI_FLAG, &a.keep, NULL,
         "step: keep activations, also where a memory limit makes it faster to recompute them"},
+       {"--optimizer", CLI_TEXT, &a.optimizer, "NAME",
+        "step: adamw (default), sgd, adafactor, lion or muon"},
        {"--interleave", CLI_INT, &a.interleave, "N",
         "step: chunks of the batch: one communicates while another is computed"},
        {"--serial", CLI_FLAG, &a.serial, NULL,
@@ -103,6 +106,9 @@ int verb_bench(int argc, char **argv) {
     return cli_usage(
         argv[0],
         "--batch, --seq, --steps, --accumulate, --interleave or --threads is out of range");
+  if (a.optimizer && optimizer_find(a.optimizer) < 0)
+    return cli_usage(argv[0], "--optimizer %s: expected adamw, sgd, adafactor, lion or muon",
+                     a.optimizer);
   if (a.write && strcmp(rest[0], "cost") && strcmp(rest[0], "copy"))
     return cli_usage(argv[0], "--write needs the kind cost or copy");
   if (a.m.flash && !takes_flash(rest[0]))

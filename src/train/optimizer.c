@@ -3,6 +3,7 @@
 #include "train/optimizer_update.h"
 
 #include <math.h>
+#include <string.h>
 
 /* --- numbers of an update --------------------------------------------------------------------- */
 
@@ -104,3 +105,22 @@ const optimizer optimizers[] = {
                         .states = momentum_or_moments,
                         .update = optimizer_update_muon},
 };
+
+int64_t optimizer_state_size(const optimizer_options *o, const model_param *p) {
+  param_state state[OPTIMIZER_STATES];
+  int n = optimizers[o->kind].states(o, p, state);
+  int64_t sum = 0;
+  for (int i = 0; i < n; i++) {
+    hp_shape shape = param_state_shape(state[i], p->shape);
+    int64_t size = 1;
+    for (int d = 0; d < shape.rank; d++) size *= shape.dim[d];
+    sum += size;
+  }
+  return sum;
+}
+
+int optimizer_find(const char *name) {
+  for (int i = 0; i < OPTIMIZERS; i++)
+    if (!strcmp(optimizers[i].name, name)) return i;
+  return -1;
+}

@@ -52,5 +52,13 @@ typedef struct {
 
 /* By optimizer_kind. */
 extern const optimizer optimizers[];
+/* Does Muon update it by orthogonal matrices, of MUON_STEPS steps? Else by AdamW.  As LlamaFactory
+ * decides. */
+enum { MUON_STEPS = 5 };
+bool optimizer_is_of_muon(const model_param *p);
+/* Numbers of state of a param. */
+int64_t optimizer_state_size(const optimizer_options *o, const model_param *p);
+/* The kind of that name; -1: there is none. */
+int optimizer_find(const char *name);
 
 #endif

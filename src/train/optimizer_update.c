@@ -100,14 +100,14 @@ static hp_tensor product(const optimizer_param *x, const char *eq, hp_tensor a, 
   return hp_einsum_to(g, eq, hp_cast(g, a, x->compute), hp_cast(g, b, x->compute), HP_F32);
 }
 
-/* About the orthogonal matrix nearest to y [n,k], by five steps of a Newton-Schulz iteration:
+/* About the orthogonal matrix nearest to y [n,k], by steps of a Newton-Schulz iteration:
  * y = a y + (b S + c S S) y with S = y y^T, or, if n > k, the same of the transpose. */
 static hp_tensor orthogonalize(const optimizer_param *x, hp_tensor y, bool wide) {
   static const double a = 3.4445, b = -4.7750, c = 2.0315;
   hp_graph *g = x->g;
   hp_tensor norm = hp_map(g, "sqrt", hp_sum_sq(g, y), HP_NONE, HP_NONE);
   y = hp_div(g, y, hp_add(g, norm, hp_const(g, HP_F32, 1e-7)));
-  for (int i = 0; i < 5; i++) {
+  for (int i = 0; i < MUON_STEPS; i++) {
     hp_tensor s = product(x, wide ? "ik,jk->ij" : "ki,kj->ij", y, y);
     hp_tensor poly = blend(g, b / a, s, c / a, product(x, "ij,jk->ik", s, s));
     hp_tensor more = wide ? product(x, "ij,jk->ik", poly, y) : product(x, "ij,jk->ik", y, poly);

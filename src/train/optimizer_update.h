@@ -12,7 +12,5 @@ void optimizer_update_muon(const optimizer_param *x);
 
 /* Does Adafactor keep means of rows and columns of it?  Of matrices, and of stacks of them. */
 bool optimizer_is_factored(const model_param *p);
-/* Does Muon update it by orthogonal matrices? Else by AdamW.  As LlamaFactory decides. */
-bool optimizer_is_of_muon(const model_param *p);
 
 #endif

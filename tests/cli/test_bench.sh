@@ -66,6 +66,18 @@ for case in gpt2-base-names deepseekv3-yarn; do
   keys_are $LIMITS flops matmul_s
 done
 
+it "step is held against the bytes and products of the optimizer"
+# 7072 params: 12 bytes each for gradients and params, and 8 for each number of state; 5 steps of 3 products of Muon
+for row in "sgd 84864 1449984" "lion 141440 1449984" "adafactor 92480 1449984" "muon 151936 3866624"; do
+  set -- $row
+  lines step --model "$CASES/qwen3-bias-tied" --batch 2 --seq 16 --steps 1 --optimizer "$1"
+  json_is out.jsonl 0.bytes "$2"
+  json_is out.jsonl 0.flops "$3"
+done
+run bench step --model "$CASES/qwen3-bias-tied" --optimizer adam
+exit_is 2
+err_has "--optimizer adam: expected adamw, sgd, adafactor, lion or muon"
+
 it "a folder's own weights are used"
 loss=$(json out.jsonl 0.loss)
 lines step --model "$CASES/deepseekv3-yarn/config.json" --batch 1 --seq 8 --steps 1 --dtype bf16
