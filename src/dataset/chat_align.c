@@ -33,6 +33,20 @@ static const tree_node *column(const aligning *a, const char *name) {
   return name ? tree_get(a->record, name) : NULL;
 }
 
+/* Names the columns that there are. */
+static hp_status refuse_record(const aligning *a, const char *name, const char *key) {
+  str have = {0};
+  for (uint32_t i = 0; i < a->record->len; i++)
+    str_printf(&have, "%s\"%s\"", i ? ", " : "", a->record->child[i]->key);
+  hp_status st =
+      tree_error(a->record, __FILE__, __LINE__,
+                 "there is no \"%s\" in the record, the column of the %s; it has %s; write "
+                 "\"columns\": {\"%s\": NAME} for the file in dataset_info.json",
+                 name, key, have.at ? have.at : "nothing", key);
+  str_free(&have);
+  return st;
+}
+
 static hp_status add_message(aligning *a, chat_role role, const tree_node *text) {
   chat_message m = {.role = role};
   HP_TRY(take_text(a, text, &m.text));
@@ -95,8 +109,7 @@ static hp_status add_instruction(aligning *a) {
 static hp_status align_alpaca(aligning *a, chat *out) {
   const chat_format *f = a->f;
   bool judged, good = false;
-  if (!column(a, f->prompt))
-    TREE_FAIL(a->record, "there is no \"%s\" in the record, the column of the prompt", f->prompt);
+  if (!column(a, f->prompt)) return refuse_record(a, f->prompt, "prompt");
   HP_TRY(add_history(a));
   HP_TRY(add_instruction(a));
   out->prompt = a->message.len;
@@ -262,9 +275,7 @@ static hp_status align_turns(aligning *a, chat *out) {
   const tree_node *list = column(a, f->messages);
   bool judged, good = false;
   uint32_t first;
-  if (!list || list->kind == TREE_NULL)
-    TREE_FAIL(a->record, "there is no \"%s\" in the record, the column of the messages",
-              f->messages);
+  if (!list || list->kind == TREE_NULL) return refuse_record(a, f->messages, "messages");
   HP_TRY(tree_expect(list, TREE_LIST));
   HP_TRY(take_system(a, list, &first, out));
   str results = {0};

@@ -120,6 +120,47 @@ static hp_status tell(const encoding *w) {
   return HP_OK;
 }
 
+/* Places for what a model of images would read there: here they are text, as in LlamaFactory. */
+static const char *find_placeholder(const chat *c) {
+  static const char *const places[] = {"<image>", "<video>", "<audio>"};
+  for (size_t k = 0; k < c->n; k++)
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+      if (memmem(c->message[k].text.at, c->message[k].text.len, places[i], strlen(places[i])))
+        return places[i];
+  return NULL;
+}
+
+static void tell_placeholders(const encoding *w) {
+  int64_t n = 0;
+  const chat *first = NULL;
+  for (int64_t i = 0; i < w->n; i++) {
+    const chat *c = w->sample[i].chat;
+    if (!is_left_out(w, i) && find_placeholder(c) && !n++) first = c;
+  }
+  if (n)
+    log_warn(
+        "%s: %s is learned as text in %lld of %lld records, for images, video and audio are not "
+        "built; the first is record %lld of %s: if it stands for one, leave these records out",
+        w->shown, find_placeholder(first), (long long)n, (long long)w->n, (long long)first->record,
+        first->path);
+}
+
+/* Answers of one kind alone: LlamaFactory warns, too. */
+static void tell_judgements(const encoding *w) {
+  int64_t goods = 0, n = 0;
+  for (int64_t i = 0; i < w->n; i++) {
+    bool good = false;
+    if (is_left_out(w, i)) continue;
+    chat_judged(w->sample[i].chat, &good);
+    goods += good;
+    n++;
+  }
+  if (goods == 0 || goods == n)
+    log_warn("%s: all %lld answers are judged %s; stage kto expects some of both: see the column "
+             "kto_tag in dataset_info.json",
+             w->shown, (long long)n, goods ? "good" : "bad");
+}
+
 /* --- samples ---------------------------------------------------------------------------------- */
 
 static hp_status make_room(sample_set *s, int64_t rows, int64_t tokens) {
@@ -307,6 +348,8 @@ static hp_status make_samples(encoding *w, const token_rules *r, const dataset *
                           .last_answer = w->c->mask_history};
   hp_status st = encode_all(w, p);
   if (!st) st = tell(w);
+  if (!st) tell_placeholders(w);
+  if (!st && w->other) tell_judgements(w);
   bool packed = w->c->is.packed && w->responses;
   if (!st) st = packed ? pack_samples(w, r->pad, &s) : list_samples(w, &s);
   chat_encoder_free(&e);

@@ -43,6 +43,8 @@ cat > data/dataset_info.json <<'END'
  "column": {"file_name": "chat.json", "formatting": "sharegpt", "columns": {"mesages": "conversations"}},
  "format": {"file_name": "chat.json", "formatting": "sharegtp"},
  "none": {"file_name": "none.json", "formatting": "sharegpt"},
+ "names": {"file_name": "names.json"},
+ "one": {"file_name": "one.json", "columns": {"prompt": "instruction", "response": "output", "kto_tag": "kto_tag"}},
  "parquet": {"file_name": "x.parquet"}}
 END
 cat > data/chat.json <<'END'
@@ -65,6 +67,26 @@ printf '[{"conversations": [{"from": "human", "value": "a"}]}]' > data/none.json
 samples data none --template default
 exit_is 2
 err_has "no record is left to train on"
+
+it "records that say something else than it seems are told"
+printf '[{"conversations": [{"from": "human", "value": "a"}, {"from": "narrator", "value": "b"}]}, {"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}]' > data/none.json
+samples data none --template default
+exit_is 0
+err_has "1 of 2 records are left out; the first is record 1 of data/none.json: "
+err_has role
+printf '[{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}, {"conversations": [{"from": "human", "value": "<image>a"}, {"from": "gpt", "value": "b"}]}]' > data/none.json
+samples data none --template default
+exit_is 0
+err_has "warning: the training data: <image> is learned as text in 1 of 2 records"
+err_has "the first is record 2 of data/none.json"
+printf '[{"instruction": "a", "output": "b", "kto_tag": true}, {"instruction": "c", "output": "d", "kto_tag": true}]' > data/one.json
+samples data one --template default stage=kto
+exit_is 0
+err_has "all 2 answers are judged good; stage kto expects some of both: see the column kto_tag in dataset_info.json"
+sed -i 's/true}\]/false}]/' data/one.json
+samples data one --template default stage=kto
+exit_is 0
+err_lacks "are judged"
 
 it "alpaca: jsonl and csv; a missing answer"
 printf '{"instruction": "a", "output": "b"}\n{"instruction": "c", "input": "d", "output": "e"}\n{"instruction": "f"}\n' > data/alpaca.jsonl
@@ -109,6 +131,10 @@ refused column 'mesages'
 refused format 'expected alpaca, sharegpt or openai'
 touch data/x.parquet
 refused parquet 'to_json'
+refused parquet "data/x.parquet: .parquet files are not read; convert it: python3 -c \"import datasets; datasets.load_dataset('parquet', data_files='data/x.parquet', split='train').to_json('data.jsonl')\""
+printf '[{"question": "a", "output": "b"}]' > data/names.json
+refused names 'data/names.json:1:1: there is no "instruction" in the record, the column of the prompt; it has "question", "output"; write "columns": {"prompt": NAME}'
+refused mixed 'it has "instruction", "output"; write "columns": {"messages": NAME} for the file in dataset_info.json'
 refused chat 'there is no template "lama3" (did you mean "llama3"?)' template=lama3
 refused chat 'there is no tool_format "qwem"' tool_format=qwem
 refused chat 'preference data' stage=dpo
