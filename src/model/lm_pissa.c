@@ -119,7 +119,7 @@ static hp_status split_module(splitting *x, const model_linear *l, const adapter
 
 hp_status lm_split_weights(lm *m) {
   splitting x = {.m = m};
-  const char *before = milestone_set_activity("taking the weights apart by their singular vectors");
+  const char *before = milestone_set_activity("finding the singular vectors of the weights");
   mt19937_seed(&x.random, (uint32_t)m->adapter->o.seed);
   hp_status st = pool_create(0, false, &x.threads);
   for (size_t i = 0; !st && i < m->linears.len; i++) {

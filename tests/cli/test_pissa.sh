@@ -69,6 +69,24 @@ run train job/job.yaml output_dir=judge2 do_train=false pissa_init=false pissa_c
 exit_is 0
 close "$(sed -n 's/.*"eval_loss": \([0-9.]*\),*/\1/p' judge2/all_results.json)" "$(evals exact | tail -n 1)" 1e-5
 
+it "weights that are stored the other way round, as GPT-2's, too"
+make_job turned </dev/null
+write turned/model/config.json <<'END'
+{"model_type": "gpt2", "vocab_size": 512, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64,
+ "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "bos_token_id": null, "eos_token_id": 0}
+END
+run train turned/job.yaml max_steps=2
+exit_is 0
+set -- train job/job.yaml model_name_or_path=turned/out eval_on_start=true
+run "$@" output_dir=turned/plain pissa_init=false pissa_convert=false
+run "$@" output_dir=turned/split
+exit_is 0
+close "$(evals turned/split | head -n 1)" "$(evals turned/plain | head -n 1)" 1e-6
+run "$@" output_dir=turned/judge do_train=false pissa_init=false pissa_convert=false \
+  adapter_name_or_path=turned/split/pissa_converted
+exit_is 0
+close "$(sed -n 's/.*"eval_loss": \([0-9.]*\),*/\1/p' turned/judge/all_results.json)" "$(evals turned/split | tail -n 1)" 1e-5
+
 it "the adapter without the weights that it belongs to is refused, with what to use in its place"
 run generate --model base/out --adapter job/out --prompt "Once"
 exit_is 2
