@@ -64,19 +64,23 @@ static void check_row(const chat_row *row, const chat_rules *r) {
   }
 }
 
-static hp_status make_rows(const chat_rules *r, const chat *c, bool pairs, chat_row row[2]) {
-  if (pairs) return chat_rows_of_pair(r, c, row);
-  return chat_row_of_turns(r, c, &row[0]);
+/* Each record as it has responses: none, one or two. */
+static hp_status make_rows(const chat_rules *r, const chat *c, chat_row row[2]) {
+  switch (c->n - c->prompt) {
+  case 0: return chat_row_of_answer(r, c, row);
+  case 1: return chat_row_of_turns(r, c, row);
+  default: return chat_rows_of_pair(r, c, row);
+  }
 }
 
-static void use(const chat *c, const chat_rules *r, bool pairs) {
+static void use(const chat *c, const chat_rules *r) {
   chat_row one[2] = {0}, two[2] = {0};
   if (c->left_out) return;
-  HP_ASSERT(c->prompt < c->n);
+  HP_ASSERT(c->prompt <= c->n && c->n - c->prompt <= 2);
   find_calls(c);
-  hp_status st = make_rows(r, c, pairs, one);
+  hp_status st = make_rows(r, c, one);
   err_clear();
-  HP_ASSERT(make_rows(r, c, pairs, two) == st);
+  HP_ASSERT(make_rows(r, c, two) == st);
   err_clear();
   for (int i = 0; i < 2; i++) {
     HP_ASSERT(st || one[i].ids.len == two[i].ids.len);
@@ -96,7 +100,7 @@ static void read_and_use(const char *path, const chat_format *f, const chat_enco
                             .learns_prompt = chosen & 4,
                             .last_answer = chosen & 8};
   if (!dataset_read_chats(path, f, 20, &d))
-    for (size_t i = 0; i < d.sample.len; i++) use(d.sample.at[i].chat, &rules, f->ranking);
+    for (size_t i = 0; i < d.sample.len; i++) use(d.sample.at[i].chat, &rules);
   err_clear();
   dataset_free(&d);
 }
