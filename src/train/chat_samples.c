@@ -120,7 +120,7 @@ static hp_status tell(const encoding *w) {
   return HP_OK;
 }
 
-/* Places for what a model of images would read there: here they are text, as in LlamaFactory. */
+/* A place for what a model of images would read there. */
 static const char *find_placeholder(const chat *c) {
   static const char *const places[] = {"<image>", "<video>", "<audio>"};
   for (size_t k = 0; k < c->n; k++)
@@ -130,35 +130,20 @@ static const char *find_placeholder(const chat *c) {
   return NULL;
 }
 
-static void tell_placeholders(const encoding *w) {
+static hp_status refuse_placeholders(const encoding *w) {
   int64_t n = 0;
   const chat *first = NULL;
   for (int64_t i = 0; i < w->n; i++) {
     const chat *c = w->sample[i].chat;
     if (!is_left_out(w, i) && find_placeholder(c) && !n++) first = c;
   }
-  if (n)
-    log_warn(
-        "%s: %s is learned as text in %lld of %lld records, for images, video and audio are not "
-        "built; the first is record %lld of %s: if it stands for one, leave these records out",
-        w->shown, find_placeholder(first), (long long)n, (long long)w->n, (long long)first->record,
-        first->path);
-}
-
-/* Answers of one kind alone: LlamaFactory warns, too. */
-static void tell_judgements(const encoding *w) {
-  int64_t goods = 0, n = 0;
-  for (int64_t i = 0; i < w->n; i++) {
-    bool good = false;
-    if (is_left_out(w, i)) continue;
-    chat_judged(w->sample[i].chat, &good);
-    goods += good;
-    n++;
-  }
-  if (goods == 0 || goods == n)
-    log_warn("%s: all %lld answers are judged %s; stage kto expects some of both: see the column "
-             "kto_tag in dataset_info.json",
-             w->shown, (long long)n, goods ? "good" : "bad");
+  if (!n) return HP_OK;
+  HP_FAIL(HP_ERR_INPUT,
+          "%s: record %lld has %s, and no file for it can be read: models of text alone are built "
+          "(%lld of %lld records have such words); leave these records out, or write the words "
+          "otherwise if they are text",
+          first->path, (long long)first->record, find_placeholder(first), (long long)n,
+          (long long)w->n);
 }
 
 /* --- samples ---------------------------------------------------------------------------------- */
@@ -348,8 +333,7 @@ static hp_status make_samples(encoding *w, const token_rules *r, const dataset *
                           .last_answer = w->c->mask_history};
   hp_status st = encode_all(w, p);
   if (!st) st = tell(w);
-  if (!st) tell_placeholders(w);
-  if (!st && w->other) tell_judgements(w);
+  if (!st) st = refuse_placeholders(w);
   bool packed = w->c->is.packed && w->responses;
   if (!st) st = packed ? pack_samples(w, r->pad, &s) : list_samples(w, &s);
   chat_encoder_free(&e);

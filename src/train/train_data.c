@@ -124,6 +124,18 @@ static void note_vocab(train_data *d, const sample_set *s) {
     if (s->ids[i] >= d->vocab) d->vocab = s->ids[i] + 1;
 }
 
+/* Stage kto learns from the difference between good and bad answers; an evaluation may have answers
+ * of one kind. */
+static hp_status check_judgements(const sample_set *s) {
+  int64_t goods = 0;
+  for (int64_t i = 0; i < s->samples; i++) goods += s->good[i];
+  if (goods && goods < s->samples) return HP_OK;
+  HP_FAIL(HP_ERR_INPUT,
+          "the training data: all %lld answers are judged %s; stage kto expects some of both: see "
+          "the column kto_tag in dataset_info.json",
+          (long long)s->samples, goods ? "good" : "bad");
+}
+
 static hp_status load(loader *l, train_data *out) {
   const train_config *c = l->c;
   dataset texts = {0};
@@ -137,6 +149,7 @@ static hp_status load(loader *l, train_data *out) {
   if (!st && texts.sample.len)
     st = losses[c->stage].samples(c, &l->rules, "the training data", &texts, l->p, &out->train);
   dataset_free(&texts);
+  if (!st && out->train.good) st = check_judgements(&out->train);
   if (!st && out->train.samples) st = make_order(c, out);
   if (st) return st;
   return length_order_create(c, &out->order, &out->train, out->eval, out->evals, &out->by_length);

@@ -76,13 +76,12 @@ err_has "1 of 2 records are left out; the first is record 1 of data/none.json: "
 err_has role
 printf '[{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}, {"conversations": [{"from": "human", "value": "<image>a"}, {"from": "gpt", "value": "b"}]}]' > data/none.json
 samples data none --template default
-exit_is 0
-err_has "warning: the training data: <image> is learned as text in 1 of 2 records"
-err_has "the first is record 2 of data/none.json"
+exit_is 2
+err_has "data/none.json: record 2 has <image>, and no file for it can be read: models of text alone are built (1 of 2 records have such words)"
 printf '[{"instruction": "a", "output": "b", "kto_tag": true}, {"instruction": "c", "output": "d", "kto_tag": true}]' > data/one.json
 samples data one --template default stage=kto
-exit_is 0
-err_has "all 2 answers are judged good; stage kto expects some of both: see the column kto_tag in dataset_info.json"
+exit_is 2
+err_has "the training data: all 2 answers are judged good; stage kto expects some of both: see the column kto_tag in dataset_info.json"
 sed -i 's/true}\]/false}]/' data/one.json
 samples data one --template default stage=kto
 exit_is 0
