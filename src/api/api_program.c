@@ -248,16 +248,35 @@ static hp_status print_program(const hp_program *p, const char *what, str *out) 
   return explain_print(exec_program(e), p->r.d->member[0], e, &m, what, out);
 }
 
-/* A row for each device of the pipeline, of a mesh of several the first in this process. */
+/* A row for each device of the pipeline, of a mesh of several the first; on the first of several
+ * processes those of all. */
+static hp_status measure_rows(const hp_program *p, measured_rows *m) {
+  const pipeline_program *q = p->pipeline;
+  str bytes = {0};
+  double origin_s;
+  HP_TRY(api_trace_origin(p, &origin_s));
+  for (int i = 0; i < q->d->meshes; i++) {
+    const hp_program *part = q->part[i];
+    bool first = part && part->r.d->member[0]->position == 0;
+    if (first && exec_runs(part->r.e[0]))
+      HP_TRY(pipeline_timeline_measure(part->r.e[0], (uint32_t)i, origin_s, m));
+  }
+  str_add_n(&bytes, (const char *)m->at, m->len * sizeof *m->at);
+  hp_status st = api_trace_gather(p, "", &bytes);
+  m->len = 0;
+  size_t rows = bytes.len / sizeof *m->at;
+  if (!st && !vec_reserve(m, rows)) st = HP_ERR_OOM;
+  if (!st && rows) memcpy(m->at, bytes.at, rows * sizeof *m->at);
+  if (!st) m->len = rows;
+  str_free(&bytes);
+  return st;
+}
+
 static hp_status draw_pipeline(const hp_program *p, str *out) {
   const pipeline_program *q = p->pipeline;
   measured_rows m = {0};
-  double origin_s = api_trace_origin(p);
-  hp_status st = HP_OK;
-  for (int i = 0; !st && i < q->d->meshes; i++)
-    if (q->part[i] && exec_runs(q->part[i]->r.e[0]))
-      st = pipeline_timeline_measure(q->part[i]->r.e[0], (uint32_t)i, origin_s, &m);
   const char *name = explain_pipeline_name(&q->plan, q->d->pipeline);
+  hp_status st = measure_rows(p, &m);
   if (!st) st = pipeline_timeline_svg(&q->plan, name, &m, true, out);
   vec_free(&m);
   return st;

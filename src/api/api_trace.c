@@ -15,12 +15,47 @@ static const hp_program *part_of(const hp_program *p, int k) {
   return k ? NULL : p;
 }
 
-double api_trace_origin(const hp_program *p) {
+static double own_origin(const hp_program *p) {
   const hp_program *part;
   double first_s = INFINITY;
   for (int k = 0; (part = part_of(p, k)); k++)
     for (int i = 0; i < part->r.d->own; i++) first_s = fmin(first_s, exec_began_s(part->r.e[i]));
   return first_s;
+}
+
+static bool is_of_several(const hp_program *p) { return p->r.d->own < p->r.d->n; }
+
+/* Clocks are compared right behind a gather, which all leave at about the same time. */
+hp_status api_trace_origin(const hp_program *p, double *out) {
+  const device_mesh *d = p->r.d;
+  double began_s[COMM_MAX], now_s[COMM_MAX], own_s = own_origin(p), mine = own_s;
+  *out = own_s;
+  if (!is_of_several(p)) return HP_OK;
+  HP_TRY(device_mesh_gather(d, &mine, sizeof mine, began_s));
+  mine = time_now_s();
+  HP_TRY(device_mesh_gather(d, &mine, sizeof mine, now_s));
+  const int64_t me = d->member[0]->position;
+  for (int i = 0; i < d->n; i++) *out = fmin(*out, began_s[i] - now_s[i] + now_s[me]);
+  return HP_OK;
+}
+
+hp_status api_trace_gather(const hp_program *p, const char *between, str *all) {
+  const device_mesh *d = p->r.d;
+  int64_t mine = (int64_t)all->len, bytes[COMM_MAX];
+  char wants[COMM_MAX] = {1};
+  const bool leads = d->member[0]->position == 0;
+  HP_TRY(str_status(all));
+  if (!is_of_several(p)) return HP_OK;
+  HP_TRY(device_mesh_gather(d, &mine, sizeof mine, bytes));
+  for (int i = 1; i < d->n; i++) {
+    char *from = leads ? mem_calloc((size_t)bytes[i] + 1, 1) : all->at;
+    if (leads) HP_TRY_MEM(from);
+    hp_status st = device_mesh_send(d, i, wants, from, (size_t)bytes[i]);
+    if (!st && leads) str_add(all, between), str_add_n(all, from, (size_t)bytes[i]);
+    if (leads) mem_free(from);
+    HP_TRY(st);
+  }
+  return str_status(all);
 }
 
 /* Events of the devices of this process, numbered by their ranks. */
@@ -32,37 +67,6 @@ static void print_own(const hp_program *p, double origin_s, str *out) {
       int rank = (int)mesh_rank(&d->m, d->member[i]->position);
       explain_trace(part->r.e[i], &d->m, rank, exec_began_s(part->r.e[i]) - origin_s, out);
     }
-}
-
-/* When the first of all processes began, by the clock of this one.  Clocks are compared right
- * behind a gather, which all leave at about the same time. */
-static hp_status find_origin(const device_mesh *d, double own_s, double *out) {
-  double began_s[COMM_MAX], now_s[COMM_MAX], mine = own_s;
-  HP_TRY(device_mesh_gather(d, &mine, sizeof mine, began_s));
-  mine = time_now_s();
-  HP_TRY(device_mesh_gather(d, &mine, sizeof mine, now_s));
-  const int64_t me = d->member[0]->position;
-  *out = own_s;
-  for (int i = 0; i < d->n; i++) *out = fmin(*out, began_s[i] - now_s[i] + now_s[me]);
-  return HP_OK;
-}
-
-/* Events of all processes, on the first. */
-static hp_status gather_events(const device_mesh *d, str *events) {
-  int64_t mine = (int64_t)events->len, bytes[COMM_MAX];
-  char wants[COMM_MAX] = {1};
-  const bool leads = d->member[0]->position == 0;
-  HP_TRY(str_status(events));
-  HP_TRY(device_mesh_gather(d, &mine, sizeof mine, bytes));
-  for (int i = 1; i < d->n; i++) {
-    char *from = leads ? mem_calloc((size_t)bytes[i] + 1, 1) : events->at;
-    if (leads) HP_TRY_MEM(from);
-    hp_status st = device_mesh_send(d, i, wants, from, (size_t)bytes[i]);
-    if (!st && leads) str_printf(events, ",\n%s", from);
-    if (leads) mem_free(from);
-    HP_TRY(st);
-  }
-  return str_status(events);
 }
 
 static hp_status write_file(const str *events, const char *file) {
@@ -77,15 +81,12 @@ static hp_status write_file(const str *events, const char *file) {
 }
 
 static hp_status write_trace(const hp_program *p, const char *file) {
-  const device_mesh *d = p->r.d;
-  const bool several = d->own < d->n;
-  double origin_s = api_trace_origin(p);
+  double origin_s;
   str events = {0};
-  hp_status st = several ? find_origin(d, origin_s, &origin_s) : HP_OK;
-  if (!st) print_own(p, origin_s, &events);
-  if (!st && several) st = gather_events(d, &events);
-  if (!st) st = str_status(&events);
-  if (!st && (!several || d->member[0]->position == 0)) st = write_file(&events, file);
+  HP_TRY(api_trace_origin(p, &origin_s));
+  print_own(p, origin_s, &events);
+  hp_status st = api_trace_gather(p, ",\n", &events);
+  if (!st && p->r.d->member[0]->position == 0) st = write_file(&events, file);
   str_free(&events);
   return st;
 }

@@ -56,10 +56,13 @@ hp_status trainer_end(trainer *t) {
   if (t->job.writes) HP_TRY(run_files_finish(&t->console.files));
   if (t->job.writes && t->config.plot_loss) tell_plots(&t->console.files);
   HP_TRY(evaluate_after(t, &stopped));
-  if (!t->job.writes || stopped) return HP_OK;
-  if (run_files_card(&t->console.files)) trainer_go_without("README.md");
-  HP_TRY(run_files_results(&t->console.files, &e, 1, "train"));
+  if (stopped) return HP_OK;
+  err_report failed = {.code = HP_OK};
+  if (t->job.writes && run_files_card(&t->console.files)) trainer_go_without("README.md");
+  hp_status st = t->job.writes ? run_files_results(&t->console.files, &e, 1, "train") : HP_OK;
+  if (st) err_take(st, &failed); /* the other processes are at the report */
   trainer_report(t, "finished", true);
-  log_info("done: %s", t->config.output_dir);
+  if (failed.code) return err_give(&failed);
+  if (t->job.writes) log_info("done: %s", t->config.output_dir);
   return HP_OK;
 }

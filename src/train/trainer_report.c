@@ -22,7 +22,7 @@ typedef struct {
   report_layer layer[HP_MEMORY_CLASSES];
   double bytes[HP_MEMORY_CLASSES][PLACES];
   hp_memory memory;
-  char *memory_note, *memory_picture, *timeline, *mesh; /* hp_free */
+  char *memory_note, *memory_picture, *mesh; /* hp_free */
   report_tier tier[HP_TIERS];
   report_file file[FILES];
   arena names;
@@ -102,8 +102,6 @@ static hp_status add_memory(const train_config *c, const run_model *m, page *p) 
 static hp_status add_pictures(const hp_program *program, page *p) {
   HP_TRY(hp_explain(program, "memory.svg", &p->memory_picture));
   p->r.memory_picture = p->memory_picture;
-  HP_TRY(hp_explain(program, "timeline.svg", &p->timeline));
-  p->r.timeline = p->timeline;
   HP_TRY(hp_explain(program, "mesh.svg", &p->mesh));
   p->r.mesh = p->mesh;
   return HP_OK;
@@ -158,13 +156,15 @@ static hp_status write_times(const trainer *t) {
   return st;
 }
 
-static hp_status write_report(const trainer *t, const char *status, bool finished) {
+static hp_status write_report(const trainer *t, const char *status, bool finished,
+                              const char *timeline) {
   page *p = mem_calloc(1, sizeof *p);
   HP_TRY_MEM(p);
   hp_status st = write_times(t);
   p->r = (report){.title = t->config.run_name ? t->config.run_name : t->config.output_dir,
                   .status = status,
                   .finished = finished,
+                  .timeline = timeline,
                   .head = p->head,
                   .card = p->card,
                   .entry = t->log.entry.at,
@@ -187,7 +187,6 @@ static hp_status write_report(const trainer *t, const char *status, bool finishe
   hp_free(p->op);
   hp_free(p->memory_note);
   hp_free(p->memory_picture);
-  hp_free(p->timeline);
   hp_free(p->mesh);
   mem_free(p);
   return st;
@@ -199,7 +198,12 @@ void trainer_go_without(const char *what) {
 }
 
 void trainer_report(const trainer *t, const char *status, bool finished) {
-  if (!t->job.writes) return;
-  if (!stepper_program(t->model.stepper)) return; /* no step was made: nothing to tell */
-  if (write_report(t, status, finished)) trainer_go_without("report.html");
+  const hp_program *program = stepper_program(t->model.stepper);
+  char *timeline = NULL;
+  if (!program) return; /* no step was made: nothing to tell */
+  hp_status st = hp_explain(program, "timeline.svg", &timeline);
+  if (t->job.writes && !st) st = write_report(t, status, finished, timeline);
+  if (t->job.writes && st) trainer_go_without("report.html");
+  err_clear();
+  hp_free(timeline);
 }

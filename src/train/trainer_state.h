@@ -181,7 +181,8 @@ hp_status trainer_end(trainer *t);
 /* The end of a run without training (do_train: false): only evaluates and writes the results. */
 hp_status trainer_end_evaluation(trainer *t);
 
-/* trainer_report.c: writes report.html, or warns that it cannot */
+/* trainer_report.c: writes report.html, or warns that it cannot; every process calls it, for a
+ * pipeline's measured rows are of all */
 void trainer_report(const trainer *t, const char *status, bool finished);
 /* Warns that the optional file `what` could not be written, and clears the failure. */
 void trainer_go_without(const char *what);

@@ -37,8 +37,14 @@ it "stages as processes have the bits of stages of one process"
 as 2 $brief strategy=pp=2 $evaluated
 err_has "2 devices (a process each)"
 as 3 $brief strategy=pp=3 verify_replicas_steps=1 "hyper_parallel.pipeline={schedule: zb-h1}"
+for side in one several; do # the report has the measured rows of all stages, by one clock
+  grep -o 'measured: [su][a-z0-9 FB]*' $side/report.html | sort >$side.rows
+done
+[ "$(sort -u one.rows | grep -c 'stage [012] F [0-3]$')" = 12 ] || fail "the report has not the measured rows of all stages"
+same_file one.rows several.rows
 as 2 $brief strategy=pp=2 "hyper_parallel.pipeline={schedule: zbv}"
 as 4 $brief strategy=pp=2,dp=2,zero=1 $evaluated
+grep -q 'measured: stage 1 B 0' several/report.html || fail "the report has no rows of the second stage"
 as 4 $brief strategy=pp=2,tp=2,sp "hyper_parallel.pipeline={schedule: zbv}"
 as 4 $brief strategy=pp=2,dp=2,zero=3 deterministic=layout verify_replicas_steps=1
 
