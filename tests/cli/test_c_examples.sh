@@ -52,3 +52,29 @@ run_cmd "$B/examples/char_transformer" 100
 exit_is 0
 number_is step 1.2
 number_is accuracy 55 above
+
+# Losses and weights differ from those of one device by at most $1.
+differ_at_most() {
+  awk -v most="$1" '/^differences/ { n++; if ($6 + 0 > most || $8 + 0 > most) bad = 1 }
+    END { exit bad || n != 1 }' out || fail "$(tail -1 out), expected at most $1"
+}
+
+it "two towers and a decoder, on groups of unlike size and strategy, give what one device gives"
+for groups in "(2,1)(dp,tp);(2,3)(dp,tp)" "(1,1)(dp,tp);(3,1)(dp,tp)" \
+  "(2,1)(dp,tp);(1,1)(dp,tp);(2,2)(dp,tp)"; do
+  run_cmd "$B/examples/two_towers" 20 "$groups"
+  exit_is 0
+  differ_at_most 1e-5
+done
+
+it "with no sum split over devices, to the bit"
+for groups in "(2,1)(dp,tp);(1,6)(dp,tp)" "(1,1)(dp,tp);(1,3)(dp,tp);(4,1)(dp,tp)"; do
+  run_cmd "$B/examples/two_towers" 20 "$groups" exact
+  exit_is 0
+  differ_at_most 0
+done
+
+it "groups that share a device are refused"
+run_cmd "$B/examples/two_towers" 1 "(2,1)(dp,tp)@0,1;(1,1)(dp,tp)@1"
+exit_is 1
+err_has "rank 1 is on 2 of the pipeline's meshes"
