@@ -81,6 +81,7 @@ static hp_status add_copy(lowering *l, uint32_t from, uint32_t to, const ir_node
                  .stream = STREAM_COMPUTE,
                  .loc = place->loc,
                  .phase = place->phase,
+                 .stage = place->stage,
                  .bytes = 2 * (double)l->p->buffers.at[from].bytes};
   return add_inst(l, n, &from, &to);
 }

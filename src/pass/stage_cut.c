@@ -174,12 +174,15 @@ static void take_value(const cutter *c, rewrite *r, val v, const char *name) {
   r->map[v] = in;
 }
 
-/* The stage of what the mesh computes of inputs and constants: that of its first row. */
-static void place_free(const cutter *c, rewrite *r, const ir_node *n, uint16_t mesh) {
+/* The stage of the node that was copied last: where it is; of what the mesh computes of inputs and
+ * constants, that of its first row. */
+static void set_stage(const cutter *c, rewrite *r, uint32_t i, uint16_t mesh) {
+  const ir_node *n = graph_node(c->g, i);
   const uint16_t *bounds = &c->bounds[2 * mesh];
-  uint32_t i = (uint32_t)r->to->nodes.len - 1;
-  if (n->op == OP_INPUT || n->op == OP_PARAM) return; /* no instruction */
-  r->to->nodes.at[i].stage = bounds[n->phase == PHASE_BACKWARD];
+  ir_node *copy = &r->to->nodes.at[r->to->nodes.len - 1];
+  if (c->place[i] != FREE) copy->stage = c->place[i];
+  else if (n->op != OP_INPUT && n->op != OP_PARAM) /* no instruction */
+    copy->stage = bounds[n->phase == PHASE_BACKWARD];
 }
 
 static void add_node(const cutter *c, rewrite *r, uint32_t i, uint16_t mesh, bool is_live,
@@ -192,7 +195,7 @@ static void add_node(const cutter *c, rewrite *r, uint32_t i, uint16_t mesh, boo
       r->map[v] = r->map[c->same[v]];
     }
     rewrite_copy(r, i);
-    if (c->place[i] == FREE) place_free(c, r, n, mesh);
+    set_stage(c, r, i, mesh);
   }
   rewrite_place(r, n);
   for (val v = n->out0; v < n->out0 + n->n_out; v++) {

@@ -69,14 +69,14 @@ TEST(a_value_that_another_stage_reads_is_an_output_of_one_and_an_input_of_the_ot
              "stage=1\n"
              "%5:f32[2,2] = einsum %1, %4 {eq=\"ab,ac->bc\", dtype=f32} phase=backward\n"
              "%6:f32[2,2] = sub %2, %5 phase=update\n"
-             "assign %2, %6 phase=update stage=2\n"); /* where its param is */
+             "assign %2, %6 phase=update\n"); /* where its param is */
   check_text(p.cut[1],
              "%1:f32[2,2] = input {name=\"stage0.value3\", dtype=f32, shape=[2,2]}\n"
              "%2:f32[2,2] = param {name=\"b\", dtype=f32, shape=[2,2]} stage=1\n"
              "%3:f32[2,2] = einsum %1, %2 {eq=\"ab,bc->ac\", dtype=f32} stage=1\n"
              "%4:f32[2,2] = einsum %3, %2 {eq=\"ac,bc->ab\", dtype=f32} phase=backward stage=1\n"
              "output %4 {name=\"stage1.value6\"} phase=backward stage=1\n"
-             "output %3 {name=\"y\"} phase=update\n"); /* where its value is */
+             "output %3 {name=\"y\"} phase=update stage=1\n"); /* where its value is */
   CHECK_EQ(p.cut[2]->nodes.len, 0);
   end(&p);
 }
@@ -107,7 +107,7 @@ TEST(tables_of_inputs_are_made_by_each_stage_and_a_shared_param_crosses) {
                        "%6:f32[4] = input {name=\"stage1.value6\", dtype=f32, shape=[4]} stage=1\n"
                        "%7:f32[4] = mul %3, %5 stage=2\n"
                        "%8:f32[4] = add %6, %7 stage=2\n"
-                       "output %8 {name=\"y\"}\n");
+                       "output %8 {name=\"y\"} stage=2\n");
   end(&p);
 }
 
