@@ -41,6 +41,7 @@ HP_API void hp_piece_free(hp_piece *p) {
   for (int i = 0; p->part && i < p->d->meshes; i++) hp_piece_free(p->part[i]);
   mem_free(p->part);
   vec_free(&p->crossing);
+  vec_free(&p->edge);
   compile_end(&p->c);
   graph_free(p->g);
   str_free(&p->dump_dir);

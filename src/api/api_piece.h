@@ -12,9 +12,11 @@ struct hp_piece {
   hp_compile_options o; /* its texts are the next */
   str dump_dir, dump_name;
   compilation c; /* of a pipeline none: */
-  /* a piece for each mesh, NULL where the graph has nothing, and what crosses between them. */
+  /* a piece for each mesh, NULL where the graph has nothing, what crosses between them, and which
+   * stages read each other. */
   hp_piece **part;
   stage_crossings crossing;
+  stage_edges edge;
 };
 
 /* The arguments of hp_link. */

@@ -3,6 +3,8 @@
 
 #include "api/api_stage_pieces.h"
 #include "base/thread.h"
+#include "ops/ops.h"
+#include "pass/stage_unused.h"
 #include "prog/actions.h"
 #include "rt/device_target.h"
 #include "rt/explain_pipeline.h"
@@ -94,6 +96,8 @@ static hp_status add_layout(const hp_piece *p, const stage_crossing *x, crossing
   return vec_push(&to->known, l) ? HP_OK : HP_ERR_OOM;
 }
 
+enum { NODE_NAME = 128 };
+
 /* --- pieces ----------------------------------------------------------------------------------- */
 
 static hp_status compile_part(const hp_piece *p, int on) {
@@ -129,12 +133,48 @@ static stage_placement placement_of(const hp_device *d) {
   return (stage_placement){d->stages, d->meshes, d->mesh_of};
 }
 
+static const char *name_node(const hp_graph *g, const ir_node *n, char text[NODE_NAME]) {
+  const char *at = graph_str(g, n->loc);
+  snprintf(text, NODE_NAME, "%s%s%.80s of stage %u", op_table[n->op].name, *at ? " at " : "", at,
+           n->stage);
+  return text;
+}
+
+/* Stages go forward: each comes after those that it reads. */
+static hp_status check_edges(const hp_piece *p) {
+  char text[NODE_NAME];
+  for (size_t i = 0; i < p->edge.len; i++) {
+    const stage_edge *e = &p->edge.at[i];
+    if (e->from > e->to)
+      HP_FAIL(HP_ERR_ARG,
+              "%s reads what stage %u makes; in the forward a stage reads values of lower stages, "
+              "see hp_stage",
+              name_node(p->g, graph_node(p->g, e->node), text), e->from);
+  }
+  return HP_OK;
+}
+
+/* On one device a module that nothing reads is left out; a stage of its own would be idle. */
+static hp_status check_used(const hp_graph *cut) {
+  char text[NODE_NAME];
+  uint32_t node;
+  HP_TRY(stage_unused_find(cut, &node));
+  if (node == cut->nodes.len) return HP_OK;
+  HP_FAIL(
+      HP_ERR_ARG,
+      "nothing reads what its stage makes: %s; expected that an output or another stage depends "
+      "on it",
+      name_node(cut, graph_node(cut, node), text));
+}
+
 hp_status api_pipeline_compile(hp_piece *p) {
   const size_t meshes = (size_t)p->d->meshes;
   const stage_placement at = placement_of(p->d);
   hp_graph **cut = mem_calloc(meshes, sizeof *cut);
   p->part = mem_calloc(meshes, sizeof(hp_piece *));
-  hp_status st = cut && p->part ? stage_cut(p->g, &at, cut, &p->crossing) : HP_ERR_OOM;
+  hp_status st = cut && p->part ? stage_cut(p->g, &at, cut, &p->crossing, &p->edge) : HP_ERR_OOM;
+  if (!st) st = check_edges(p);
+  for (size_t i = 0; !st && i < meshes; i++) st = check_used(cut[i]);
   if (!st) st = compile_parts(p, cut);
   for (size_t i = 0; cut && i < meshes; i++) graph_free(cut[i]);
   mem_free(cut);
@@ -152,6 +192,7 @@ typedef struct {
   const mesh **mesh;
   uint32_t *piece_of;
   VEC(pipeline_crossing) crossing;
+  VEC(pipe_edge) edge;
   VEC(transfer_row) row;
   pipeline_plan plan;
   uint64_t *bytes; /* [2][meshes] of a device: planned, and of named tensors */
@@ -215,6 +256,12 @@ static hp_status add_crossings(pipeline_link *l, uint32_t k) {
   return HP_OK;
 }
 
+static hp_status add_edges(pipeline_link *l, const hp_piece *p) {
+  for (size_t i = 0; i < p->edge.len; i++)
+    if (!vec_push(&l->edge, ((pipe_edge){p->edge.at[i].from, p->edge.at[i].to}))) return HP_ERR_OOM;
+  return HP_OK;
+}
+
 static bool is_used(const pipeline_link *l, uint32_t piece) {
   for (uint32_t i = 0; i < l->in.micros; i++)
     if (l->piece_of[i] == piece) return true;
@@ -228,6 +275,7 @@ static hp_status list_pieces(pipeline_link *l) {
     for (size_t m = 0; m < meshes; m++)
       if (p->part[m] && is_used(l, k)) l->lowered[k * meshes + m] = p->part[m]->c.lowered;
     if (is_used(l, k)) HP_TRY(add_crossings(l, k));
+    if (is_used(l, k)) HP_TRY(add_edges(l, p));
   }
   for (size_t m = 0; m < meshes; m++) l->mesh[m] = &l->d->stage_mesh[m]->m;
   return HP_OK;
@@ -262,6 +310,8 @@ static hp_status begin_link(const step *s, bool loads, pipeline_link *l) {
                       .lowered = l->lowered,
                       .crossing = l->crossing.at,
                       .crossings = l->crossing.len,
+                      .edge = l->edge.at,
+                      .edges = l->edge.len,
                       .piece_of = l->piece_of,
                       .micros = l->in.micros,
                       .update = l->in.update,
@@ -275,6 +325,7 @@ static hp_status begin_link(const step *s, bool loads, pipeline_link *l) {
 static void end_link(pipeline_link *l) {
   pipeline_plan_free(&l->plan);
   vec_free(&l->crossing);
+  vec_free(&l->edge);
   vec_free(&l->row);
   mem_free(l->lowered);
   mem_free(l->mesh);

@@ -109,16 +109,25 @@ static void add_costs(planner *p, uint32_t piece, double share) {
   }
 }
 
+static hp_status find_edges(planner *p) {
+  const pipeline_step *s = p->s;
+  if (s->edges) memcpy(p->out->edge, s->edge, s->edges * sizeof *s->edge);
+  p->out->edges = (uint32_t)s->edges;
+  return pipe_graph_reduce((uint32_t)s->place.stages, p->out->edge, &p->out->edges);
+}
+
+/* Of the activations that cross along an edge. */
 static void add_transfer_costs(planner *p) {
   for (size_t c = 0; c < p->s->crossings; c++) {
     const pipeline_crossing *x = &p->s->crossing[c];
     const origin *m = &p->made[c];
-    uint32_t next = m->stage + 1u;
     if (x->piece != p->s->piece_of[0] || m->action != ACTION_FORWARD) continue;
-    if (next >= (uint32_t)p->s->place.stages || mesh_of(p, next) != x->to) continue;
-    p->out->transfer_s[m->stage] +=
-        cluster_transfer_s(p->s->cluster, mesh_rank(p->s->mesh[x->from], 0),
-                           mesh_rank(p->s->mesh[x->to], 0), (double)m->bytes);
+    double seconds = cluster_transfer_s(p->s->cluster, mesh_rank(p->s->mesh[x->from], 0),
+                                        mesh_rank(p->s->mesh[x->to], 0), (double)m->bytes);
+    for (uint32_t i = 0; i < p->out->edges; i++) {
+      const pipe_edge *e = &p->out->edge[i];
+      if (e->from == m->stage && mesh_of(p, e->to) == x->to) p->out->transfer_s[i] += seconds;
+    }
   }
 }
 
@@ -136,10 +145,10 @@ static void find_costs(planner *p) {
 static hp_status agree_on_costs(const planner *p) {
   const pipeline_step *s = p->s;
   double *const each[] = {p->out->forward_s, p->out->backward_s, p->out->weights_s,
-                          p->out->update_s, p->out->transfer_s};
+                          p->out->update_s};
   for (size_t i = 0; s->agree && i < sizeof each / sizeof *each; i++)
     HP_TRY(s->agree(s->context, each[i], (size_t)s->place.stages));
-  return HP_OK;
+  return s->agree ? s->agree(s->context, p->out->transfer_s, p->out->edges) : HP_OK;
 }
 
 /* --- the schedule ----------------------------------------------------------------------------- */
@@ -172,6 +181,8 @@ static hp_status make_schedule(planner *p) {
                       .backward_s = out->backward_s,
                       .weights_s = out->weights_s,
                       .update_s = out->update_s,
+                      .edge = out->edge,
+                      .edges = out->edges,
                       .transfer_s = out->transfer_s};
   pipe_request q = {.stages = (uint32_t)s->place.stages,
                     .devices = (uint32_t)s->place.meshes,
@@ -381,6 +392,7 @@ static hp_status add_update(const planner *p, uint32_t on) {
 static hp_status plan(planner *p) {
   HP_TRY(find_actions(p));
   for (size_t c = 0; c < p->s->crossings; c++) HP_TRY(find_made(p, c));
+  HP_TRY(find_edges(p));
   find_costs(p);
   HP_TRY(agree_on_costs(p));
   HP_TRY(make_schedule(p));
@@ -397,7 +409,8 @@ hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out) {
                          .backward_s = mem_calloc(stages, sizeof(double)),
                          .weights_s = mem_calloc(stages, sizeof(double)),
                          .update_s = mem_calloc(stages, sizeof(double)),
-                         .transfer_s = mem_calloc(stages, sizeof(double)),
+                         .edge = mem_calloc(s->edges + 1, sizeof *out->edge),
+                         .transfer_s = mem_calloc(s->edges + 1, sizeof(double)),
                          .mesh = mem_calloc((size_t)s->place.meshes, sizeof *out->mesh),
                          .meshes = s->place.meshes};
   planner p = {.s = s,
@@ -406,7 +419,7 @@ hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out) {
                .made = mem_calloc(s->crossings + 1, sizeof *p.made),
                .number = mem_calloc(s->crossings + 1, 2 * sizeof *p.number),
                .row_of = mem_calloc(stages * s->micros, 2 * sizeof *p.row_of)};
-  bool room = out->forward_s && out->backward_s && out->weights_s && out->update_s &&
+  bool room = out->forward_s && out->backward_s && out->weights_s && out->update_s && out->edge &&
               out->transfer_s && out->mesh && p.action && p.made && p.number && p.row_of;
   hp_status st = room ? plan(&p) : HP_ERR_OOM;
   for (size_t i = 0; p.action && i < cells; i++) mem_free(p.action[i]);
@@ -429,6 +442,13 @@ double pipeline_plan_seconds(const pipeline_plan *p) {
   return p->times.step_s + most;
 }
 
+double pipeline_plan_sent_s(const pipeline_plan *p, uint32_t stage) {
+  double sum = 0;
+  for (uint32_t i = 0; i < p->edges; i++)
+    if (p->edge[i].from == stage) sum += p->transfer_s[i];
+  return sum;
+}
+
 void pipeline_plan_free(pipeline_plan *p) {
   for (int m = 0; p->mesh && m < p->meshes; m++) {
     vec_free(&p->mesh[m].row);
@@ -439,6 +459,7 @@ void pipeline_plan_free(pipeline_plan *p) {
   mem_free(p->backward_s);
   mem_free(p->weights_s);
   mem_free(p->update_s);
+  mem_free(p->edge);
   mem_free(p->transfer_s);
   pipe_times_free(&p->times);
   pipe_rows_free(&p->rows);

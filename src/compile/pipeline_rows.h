@@ -29,6 +29,8 @@ typedef struct {
       *lowered; /* [pieces][meshes] in the order of the graph; NULL: nothing there */
   const pipeline_crossing *crossing;
   size_t crossings;
+  const pipe_edge *edge; /* which stages read each other, in any order, also more than once */
+  size_t edges;
   const uint32_t *piece_of; /* [micros] the piece of each micro-batch */
   uint32_t micros;
   uint32_t
@@ -47,10 +49,13 @@ typedef struct {
 } mesh_rows;
 
 typedef struct {
-  pipe_rows rows;                                                     /* the schedule, */
-  pipe_times times;                                                   /* and its simulation */
-  double *forward_s, *backward_s, *weights_s, *update_s, *transfer_s; /* [stages] its costs */
-  mesh_rows *mesh;                                                    /* [meshes] */
+  pipe_rows rows;                                        /* the schedule, */
+  pipe_times times;                                      /* and its simulation */
+  double *forward_s, *backward_s, *weights_s, *update_s; /* [stages] its costs, */
+  pipe_edge *edge;    /* [edges] the stages that read each other at once, as pipe_costs, */
+  double *transfer_s; /* [edges] and what crosses there */
+  uint32_t edges;
+  mesh_rows *mesh; /* [meshes] */
   int meshes;
 } pipeline_plan;
 
@@ -59,6 +64,8 @@ typedef struct {
 hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out);
 /* Seconds of the step: the rows, and behind them the longest update. */
 double pipeline_plan_seconds(const pipeline_plan *p);
+/* Seconds to send what a stage makes, for a micro-batch. */
+double pipeline_plan_sent_s(const pipeline_plan *p, uint32_t stage);
 void pipeline_plan_free(pipeline_plan *p);
 
 #endif

@@ -124,6 +124,39 @@ static hp_status add_crossings(const cutter *c, stage_crossings *out) {
   return HP_OK;
 }
 
+/* --- edges between stages --------------------------------------------------------------------- */
+
+static hp_status add_edge(map *known, stage_edge e, stage_edges *out) {
+  const uint16_t key[] = {e.from, e.to};
+  uint32_t there;
+  if (map_get(known, key, sizeof key, &there)) return HP_OK;
+  HP_TRY(map_set(known, key, sizeof key, 1));
+  return vec_push(out, e) ? HP_OK : HP_ERR_OOM;
+}
+
+/* In the backward a stage waits for those that come after it, whichever of the two reads. */
+static hp_status add_read(const cutter *c, map *known, uint32_t i, val v, stage_edges *out) {
+  const ir_node *n = graph_node(c->g, i), *made = graph_def(c->g, v);
+  stage_edge e = {.from = place_of(c, v), .to = c->place[i], .node = i};
+  if (e.from == FREE || e.from == e.to) return HP_OK;
+  if (n->phase == PHASE_UPDATE || made->phase == PHASE_UPDATE) return HP_OK;
+  bool forward = n->phase == PHASE_FORWARD && made->phase == PHASE_FORWARD;
+  if (!forward && e.from > e.to) e.from = e.to, e.to = place_of(c, v);
+  return add_edge(known, e, out);
+}
+
+static hp_status find_edges(const cutter *c, stage_edges *out) {
+  map known = {0};
+  hp_status st = HP_OK;
+  for (uint32_t i = 0; i < c->g->nodes.len; i++) {
+    const ir_node *n = graph_node(c->g, i);
+    for (int k = 0; !st && c->place[i] != FREE && k < n->n_in; k++)
+      st = add_read(c, &known, i, operand(c, n, k), out);
+  }
+  map_free(&known);
+  return st;
+}
+
 /* --- the graph of a mesh ---------------------------------------------------------------------- */
 
 /* Nodes of its stages, and what it computes itself of inputs and constants, for its nodes read it.
@@ -224,7 +257,7 @@ static void find_bounds(const cutter *c) {
   }
 }
 
-static hp_status cut_all(cutter *c, hp_graph **out, stage_crossings *x) {
+static hp_status cut_all(cutter *c, hp_graph **out, stage_crossings *x, stage_edges *edges) {
   bool *table = mem_calloc(c->g->values.len, sizeof *table);
   HP_TRY_MEM(table);
   hp_status st = join_params(c);
@@ -235,13 +268,14 @@ static hp_status cut_all(cutter *c, hp_graph **out, stage_crossings *x) {
   find_bounds(c);
   find_readers(c);
   HP_TRY(add_crossings(c, x));
+  HP_TRY(find_edges(c, edges));
   HP_TRY(place_unused_inputs(c));
   for (int m = 0; m < c->at->meshes; m++) HP_TRY(cut_mesh(c, (uint16_t)m, x, &out[m]));
   return HP_OK;
 }
 
-hp_status stage_cut(const hp_graph *g, const stage_placement *p, hp_graph **out,
-                    stage_crossings *x) {
+hp_status stage_cut(const hp_graph *g, const stage_placement *p, hp_graph **out, stage_crossings *x,
+                    stage_edges *edges) {
   size_t values = g->values.len, all;
   HP_TRY(graph_status(g));
   if (p->stages < 1 || p->stages >= FREE || !size_mul(values, (size_t)p->meshes, &all))
@@ -255,7 +289,7 @@ hp_status stage_cut(const hp_graph *g, const stage_placement *p, hp_graph **out,
               .bounds = mem_calloc((size_t)p->meshes, 2 * sizeof *c.bounds)};
   memset(out, 0, (size_t)p->meshes * sizeof *out);
   bool room = c.place && c.same && c.reads && c.live && c.bounds;
-  hp_status st = room ? cut_all(&c, out, x) : HP_ERR_OOM;
+  hp_status st = room ? cut_all(&c, out, x, edges) : HP_ERR_OOM;
   for (int m = 0; st && m < p->meshes; m++) {
     graph_free(out[m]);
     out[m] = NULL;

@@ -29,11 +29,20 @@ typedef struct {
 } stage_crossing;
 typedef VEC(stage_crossing) stage_crossings;
 
+/* Stage `to` reads in its forward what `from` makes; or one of them reads in the backward what the
+ * other makes, and from < to. */
+typedef struct {
+  uint16_t from, to;
+  uint32_t node; /* the first that reads, of the graph that is cut */
+} stage_edge;
+typedef VEC(stage_edge) stage_edges;
+
 /* out[meshes], each to be freed; nodes keep their order.  What a mesh computes of inputs and
  * constants is of its first stage, in the backward of its last.  Crossings are in the order of
- * their values, then of the meshes that read them.  HP_ERR_ARG, with the node's place, if one is of
- * no such stage; vec_free(x), also after a failure. */
-hp_status stage_cut(const hp_graph *g, const stage_placement *p, hp_graph **out,
-                    stage_crossings *x);
+ * their values, then of the meshes that read them; edges in that of their nodes, each once,
+ * whatever the meshes of their stages.  HP_ERR_ARG, with the node's place, if one is of no such
+ * stage; vec_free(x) and vec_free(edges), also after a failure. */
+hp_status stage_cut(const hp_graph *g, const stage_placement *p, hp_graph **out, stage_crossings *x,
+                    stage_edges *edges);
 
 #endif

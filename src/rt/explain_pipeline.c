@@ -59,7 +59,7 @@ static void print_stages(const pipeline_plan *p, const pipeline_told *told, str 
   for (uint32_t s = 0; s < p->rows.stages; s++) {
     str_printf(out, "%5u  %6d", s, count_layers(&told->blocks, s));
     const double cells[] = {p->forward_s[s], p->backward_s[s], p->weights_s[s], p->update_s[s],
-                            p->transfer_s[s]};
+                            pipeline_plan_sent_s(p, s)};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) add_seconds(out, cells[i]);
     str_add_char(out, '\n');
   }
@@ -121,7 +121,7 @@ static void put_stage(const pipeline_plan *p, uint32_t s, json_writer *w) {
   json_key_double(w, "backward_s", p->backward_s[s]);
   json_key_double(w, "weights_s", p->weights_s[s]);
   json_key_double(w, "update_s", p->update_s[s]);
-  json_key_double(w, "transfer_s", p->transfer_s[s]);
+  json_key_double(w, "transfer_s", pipeline_plan_sent_s(p, s));
   json_close(w);
 }
 

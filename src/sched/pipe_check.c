@@ -17,7 +17,7 @@ hp_status pipe_check(const pipe_rows *p, const char *source, const pipe_costs *c
                      pipe_limits limits) {
   pipe_index x;
   HP_TRY(pipe_costs_check(costs, p->stages, p->microbatches));
-  HP_TRY(pipe_index_build(p, source, &x));
+  HP_TRY(pipe_index_build(p, source, costs, &x));
   hp_status st = check_index(&x, costs, limits);
   pipe_index_free(&x);
   return st;

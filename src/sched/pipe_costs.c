@@ -15,7 +15,7 @@ hp_status pipe_costs_check(const pipe_costs *c, uint32_t stages, uint32_t microb
   HP_TRY(check_seconds(c->backward_s, stages, "backward"));
   HP_TRY(check_seconds(c->weights_s, stages, "backward to weights"));
   HP_TRY(check_seconds(c->update_s, stages, "update"));
-  HP_TRY(check_seconds(c->transfer_s, stages - 1, "transfer"));
+  HP_TRY(check_seconds(c->transfer_s, c->edge ? c->edges : stages - 1, "transfer"));
   uint64_t all = 0, more;
   for (uint32_t s = 0; s < stages; s++)
     if (__builtin_mul_overflow(pipe_bytes(c, s), microbatches, &more) ||

@@ -25,8 +25,10 @@ typedef struct {
   uint32_t *stage0, *stage;       /* [devices + 1] the stages of a device */
   uint32_t *forwards, *backwards; /* [stages] micro-batches that have begun */
   uint32_t *f_turn, *b_turn;      /* [cells] turn of F and B */
-  double *f_s, *b_s;              /* [cells] when their input arrives; INFINITY: not known */
-  pipe_row *deferred;             /* [cells] by device, in the order of B */
+  double *f_s, *b_s;              /* [cells] when what they read has arrived, */
+  uint32_t *f_inputs, *b_inputs;  /* [cells] of which so many have not been made */
+  pipe_graph graph;
+  pipe_row *deferred; /* [cells] by device, in the order of B */
   pipe_events events;
   pipe_rows made;
 } filling;
@@ -87,9 +89,14 @@ static bool may_overtake(const filling *f, const device *at, uint32_t turn) {
 
 /* --- the choice of a row ---------------------------------------------------------------------- */
 
+/* INFINITY: not known yet. */
+static double arrival_at(const filling *f, bool forward, size_t cell) {
+  const uint32_t missing = (forward ? f->f_inputs : f->b_inputs)[cell];
+  return missing ? INFINITY : (forward ? f->f_s : f->b_s)[cell];
+}
+
 static double arrival(const filling *f, const pipe_row *row) {
-  const size_t cell = cell_of(f, row->stage, row->microbatch);
-  return row->actions == PIPE_F ? f->f_s[cell] : f->b_s[cell];
+  return arrival_at(f, row->actions == PIPE_F, cell_of(f, row->stage, row->microbatch));
 }
 
 /* The earliest turn of those that can begin out of turn; UINT32_MAX: none. */
@@ -98,11 +105,11 @@ static uint32_t find_overtaking(const filling *f, uint32_t d, double now) {
   for (uint32_t i = f->stage0[d]; i < f->stage0[d + 1]; i++) {
     const uint32_t s = f->stage[i], m = f->turns->microbatches;
     const uint32_t forward = f->forwards[s], backward = f->backwards[s];
-    if (backward < m && f->b_s[cell_of(f, s, backward)] <= now) {
+    if (backward < m && arrival_at(f, false, cell_of(f, s, backward)) <= now) {
       const uint32_t turn = f->b_turn[cell_of(f, s, backward)];
       if (turn < best) best = turn;
     }
-    if (forward < m && f->f_s[cell_of(f, s, forward)] <= now) {
+    if (forward < m && arrival_at(f, true, cell_of(f, s, forward)) <= now) {
       const uint32_t turn = f->f_turn[cell_of(f, s, forward)];
       if (turn < best && may_overtake(f, &f->at[d], turn)) best = turn;
     }
@@ -142,18 +149,37 @@ static bool choose(filling *f, uint32_t d, double now, pipe_row *out) {
 
 /* --- running it ------------------------------------------------------------------------------- */
 
-/* The result of a row arrives where it is read. */
-static hp_status send_result(filling *f, const pipe_row *row, double end) {
+/* What F (forward) or B of a cell reads arrives. */
+static void deliver(filling *f, bool forward, size_t cell, double at) {
+  double *known = &(forward ? f->f_s : f->b_s)[cell];
+  if (at > *known) *known = at;
+  (forward ? f->f_inputs : f->b_inputs)[cell]--;
+}
+
+/* To the stage at the other end of an edge. */
+static hp_status send_along(filling *f, const pipe_row *row, uint32_t edge, double end) {
   const pipe_rows *p = f->turns;
+  const bool forward = row->actions == PIPE_F;
+  const uint32_t to = forward ? f->graph.edge[edge].to : f->graph.edge[edge].from;
+  const bool stays = p->placement[to] == p->placement[row->stage];
+  if (!stays) end += pipe_transfer_s(f->c, edge);
+  deliver(f, forward, cell_of(f, to, row->microbatch), end);
+  return stays ? HP_OK : pipe_events_add(&f->events, end, p->placement[to]);
+}
+
+/* The result of a row arrives where it is read: of the last forward, in its own backward. */
+static hp_status send_result(filling *f, const pipe_row *row, double end) {
+  const pipe_graph *g = &f->graph;
   const uint32_t s = row->stage;
   const bool forward = row->actions == PIPE_F;
-  if (row->actions == PIPE_W || (!forward && !s)) return HP_OK;
-  const bool last = forward && s + 1 == p->stages;
-  const uint32_t to = last ? s : forward ? s + 1 : s - 1;
-  if (p->placement[to] != p->placement[s]) end += pipe_transfer_s(f->c, forward ? s : to);
-  (forward && !last ? f->f_s : f->b_s)[cell_of(f, to, row->microbatch)] = end;
-  return p->placement[to] == p->placement[s] ? HP_OK
-                                             : pipe_events_add(&f->events, end, p->placement[to]);
+  if (row->actions == PIPE_W) return HP_OK;
+  if (forward && g->out0[s] == g->out0[s + 1])
+    deliver(f, false, cell_of(f, s, row->microbatch), end);
+  for (uint32_t i = g->out0[s]; forward && i < g->out0[s + 1]; i++)
+    HP_TRY(send_along(f, row, i, end));
+  for (uint32_t i = g->in0[s]; !forward && i < g->in0[s + 1]; i++)
+    HP_TRY(send_along(f, row, g->in[i], end));
+  return HP_OK;
 }
 
 static hp_status run_row(filling *f, uint32_t d, const pipe_row *row, double now) {
@@ -213,10 +239,13 @@ static hp_status allocate(filling *f) {
   f->b_turn = mem_calloc(cells, sizeof *f->b_turn);
   f->f_s = mem_calloc(cells, sizeof *f->f_s);
   f->b_s = mem_calloc(cells, sizeof *f->b_s);
+  f->f_inputs = mem_calloc(cells, sizeof *f->f_inputs);
+  f->b_inputs = mem_calloc(cells, sizeof *f->b_inputs);
   f->deferred = mem_calloc(cells, sizeof *f->deferred);
   if (!f->at || !f->stage0 || !f->stage || !f->forwards || !f->backwards || !f->f_turn ||
-      !f->b_turn || !f->f_s || !f->b_s || !f->deferred)
+      !f->b_turn || !f->f_s || !f->b_s || !f->f_inputs || !f->b_inputs || !f->deferred)
     return HP_ERR_OOM;
+  HP_TRY(pipe_graph_create(p->stages, f->c->edge, f->c->edges, &f->graph));
   HP_TRY(pipe_rows_create(p->stages, p->devices, p->microbatches, 3 * cells, &f->made));
   memcpy(f->made.placement, p->placement, p->stages * sizeof *p->placement);
   return HP_OK;
@@ -224,6 +253,7 @@ static hp_status allocate(filling *f) {
 
 static void prepare(filling *f) {
   const pipe_rows *p = f->turns;
+  const pipe_graph *g = &f->graph;
   for (uint32_t s = 0; s < p->stages; s++) f->stage0[p->placement[s] + 1]++;
   for (uint32_t d = 0; d < p->devices; d++) {
     f->at[d].weights0 = f->at[d].weights = p->row0[d] / 2;
@@ -234,10 +264,11 @@ static void prepare(filling *f) {
   memmove(f->stage0 + 1, f->stage0, p->devices * sizeof *f->stage0);
   f->stage0[0] = 0;
   for (uint32_t i = 0; i < pipe_rows_count(p); i++) {
-    const size_t cell = cell_of(f, p->row[i].stage, p->row[i].microbatch);
+    const uint32_t s = p->row[i].stage, readers = g->out0[s + 1] - g->out0[s];
+    const size_t cell = cell_of(f, s, p->row[i].microbatch);
     (p->row[i].actions == PIPE_F ? f->f_turn : f->b_turn)[cell] = i;
-    f->b_s[cell] = INFINITY;
-    f->f_s[cell] = p->row[i].stage ? INFINITY : 0;
+    f->f_inputs[cell] = g->in0[s + 1] - g->in0[s];
+    f->b_inputs[cell] = readers ? readers : 1; /* its own forward */
   }
 }
 
@@ -280,6 +311,9 @@ done:
   mem_free(f.b_turn);
   mem_free(f.f_s);
   mem_free(f.b_s);
+  mem_free(f.f_inputs);
+  mem_free(f.b_inputs);
+  pipe_graph_free(&f.graph);
   mem_free(f.deferred);
   vec_free(&f.events);
   pipe_rows_free(&f.made);

@@ -129,7 +129,7 @@ static hp_status check_memory(const char *name, const pipe_request *q, const pip
             "bytes (0: none) on each device, even with one micro-batch at a time; raise the limit, "
             "or take smaller micro-batches",
             name, q->limits.in_flight, (unsigned long long)q->limits.bytes);
-  HP_TRY(pipe_index_build(p, name, &x));
+  HP_TRY(pipe_index_build(p, name, q->costs, &x));
   hp_status st = check_index(name, &x, q);
   pipe_index_free(&x);
   return st;

@@ -7,21 +7,34 @@ void pipe_index_free(pipe_index *x) {
   mem_free(x->b);
   mem_free(x->w);
   mem_free(x->u);
+  pipe_graph_free(&x->graph);
   *x = (pipe_index){0};
 }
 
-uint32_t pipe_input(const pipe_index *x, uint32_t i) {
+/* The k-th row behind the edges that enter (in), or leave, the stage of row i. */
+static bool find_link(const pipe_index *x, uint32_t i, bool in, uint32_t k, pipe_link *out) {
+  const pipe_graph *g = &x->graph;
   const pipe_row *row = &x->p->row[i];
-  const size_t next = x->p->microbatches, cell = pipe_cell(x->p, row->stage, row->microbatch);
-  if (row->actions == PIPE_F) return row->stage ? x->f[cell - next] : PIPE_NONE;
-  return row->actions & PIPE_B && row->stage + 1u < x->p->stages ? x->b[cell + next] : PIPE_NONE;
+  const uint32_t *first = &(in ? g->in0 : g->out0)[row->stage];
+  if (first[0] + k >= first[1]) return false;
+  out->edge = in ? g->in[first[0] + k] : first[0] + k;
+  const uint32_t stage = in ? g->edge[out->edge].from : g->edge[out->edge].to;
+  const size_t cell = pipe_cell(x->p, stage, row->microbatch);
+  out->row = row->actions == PIPE_F ? x->f[cell] : x->b[cell];
+  return true;
 }
 
-uint32_t pipe_reader(const pipe_index *x, uint32_t i) {
-  const pipe_row *row = &x->p->row[i];
-  const size_t next = x->p->microbatches, cell = pipe_cell(x->p, row->stage, row->microbatch);
-  if (row->actions == PIPE_F) return row->stage + 1u < x->p->stages ? x->f[cell + next] : PIPE_NONE;
-  return row->actions & PIPE_B && row->stage ? x->b[cell - next] : PIPE_NONE;
+/* W and U have no links: what they need is on their device. */
+static bool has_links(const pipe_row *row) { return row->actions & (PIPE_F | PIPE_B); }
+
+bool pipe_input(const pipe_index *x, uint32_t row, uint32_t k, pipe_link *out) {
+  const pipe_row *r = &x->p->row[row];
+  return has_links(r) && find_link(x, row, r->actions == PIPE_F, k, out);
+}
+
+bool pipe_reader(const pipe_index *x, uint32_t row, uint32_t k, pipe_link *out) {
+  const pipe_row *r = &x->p->row[row];
+  return has_links(r) && find_link(x, row, r->actions != PIPE_F, k, out);
 }
 
 static hp_status check_row(const pipe_index *x, const pipe_row *row, uint32_t device) {
@@ -149,8 +162,10 @@ static hp_status index_rows(pipe_index *x) {
   return check_orders(x);
 }
 
-hp_status pipe_index_build(const pipe_rows *p, const char *source, pipe_index *out) {
+hp_status pipe_index_build(const pipe_rows *p, const char *source, const pipe_costs *c,
+                           pipe_index *out) {
   pipe_index x = {.p = p, .source = source};
+  HP_TRY(pipe_graph_create(p->stages, c->edge, c->edges, &x.graph));
   hp_status st = index_rows(&x);
   if (st) pipe_index_free(&x);
   else *out = x;

@@ -1,14 +1,15 @@
 /* Internal to sched/pipe_*: where the rows of each stage and micro-batch are, and what they wait
- * for. */
+ * for: F for the stages that its stage reads, B for those that read its stage. */
 #ifndef SCHED_PIPE_INDEX_H
 #define SCHED_PIPE_INDEX_H
 
-#include "sched/pipe_rows.h"
+#include "sched/pipe_costs.h"
 
 #define PIPE_NONE UINT32_MAX
 
 typedef struct {
   const pipe_rows *p;
+  pipe_graph graph;
   const char *source;      /* named in messages */
   bool split, updates;     /* there are rows of W, of U */
   uint32_t *f, *b, *w, *u; /* [stages * microbatches], u [stages]: the row; PIPE_NONE: none. Without
@@ -17,8 +18,10 @@ typedef struct {
 
 /* Refuses, with HP_ERR_INPUT and the rows: stages, micro-batches or actions that do not exist, a
  * row on another device than its stage, a row that is missing or there twice, B before F or W
- * before B on their device, rows marked as overlapping that cannot. */
-hp_status pipe_index_build(const pipe_rows *p, const char *source, pipe_index *out);
+ * before B on their device, rows marked as overlapping that cannot; HP_ERR_ARG: edges of the costs
+ * that are no graph of the stages. */
+hp_status pipe_index_build(const pipe_rows *p, const char *source, const pipe_costs *c,
+                           pipe_index *out);
 void pipe_index_free(pipe_index *x);
 
 static inline size_t pipe_cell(const pipe_rows *p, uint32_t stage, uint32_t microbatch) {
@@ -28,9 +31,12 @@ static inline size_t pipe_cell(const pipe_rows *p, uint32_t stage, uint32_t micr
 static inline uint32_t pipe_together(const pipe_rows *p, uint32_t i) {
   return p->row[i].with_next ? 2 : 1;
 }
-/* The row of the stage before (of F) or after (of B) whose result a row reads; PIPE_NONE: none. */
-uint32_t pipe_input(const pipe_index *x, uint32_t row);
-/* The row that reads its result. */
-uint32_t pipe_reader(const pipe_index *x, uint32_t row);
+/* A row next to another one, and the edge of the graph between their stages. */
+typedef struct {
+  uint32_t row, edge;
+} pipe_link;
+/* The k-th row, from 0, whose result a row reads, and that reads its result; false: no more. */
+bool pipe_input(const pipe_index *x, uint32_t row, uint32_t k, pipe_link *out);
+bool pipe_reader(const pipe_index *x, uint32_t row, uint32_t k, pipe_link *out);
 
 #endif

@@ -28,7 +28,10 @@ static bool has_unit_times(const pipe_costs *c) {
 
 hp_status pipe_fill_with(const pipe_request *q, const pipe_rows *turns, pipe_fill_policy policy,
                          bool *fits, pipe_rows *out, pipe_fill_times *times) {
-  const pipe_costs even = {.bytes = q->costs->bytes, .weights_bytes = q->costs->weights_bytes};
+  const pipe_costs even = {.edge = q->costs->edge,
+                           .edges = q->costs->edges,
+                           .bytes = q->costs->bytes,
+                           .weights_bytes = q->costs->weights_bytes};
   return pipe_fill(turns, policy.even ? &even : q->costs, q->limits, policy, fits, out, times);
 }
 

@@ -20,9 +20,9 @@ static uint32_t device_of(const pipe_rows *p, uint32_t row) {
   return p->placement[p->row[row].stage];
 }
 
-/* Index of a transfer's time: of the boundary between two stages. */
-static double transfer_s(const pipe_costs *c, const pipe_row *row) {
-  return pipe_transfer_s(c, row->actions == PIPE_F ? row->stage : row->stage - 1u);
+/* What a row has made is there, for one of its readers. */
+static void deliver(simulation *s, uint32_t reader, double at) {
+  s->arrive_s[reader] = later(s->arrive_s[reader], at);
 }
 
 /* Row i, and one that overlaps with it, run when their device is free and what they read is there.
@@ -40,8 +40,9 @@ static void run_rows(simulation *s, uint32_t i) {
   for (uint32_t k = i; k < end; k++) {
     s->start_s[k] = start;
     s->end_s[k] = start + time;
-    const uint32_t reader = pipe_reader(s->x, k);
-    if (reader != PIPE_NONE && device_of(p, reader) == d) s->arrive_s[reader] = s->end_s[k];
+    pipe_link reader;
+    for (uint32_t n = 0; pipe_reader(s->x, k, n, &reader); n++)
+      if (device_of(p, reader.row) == d) deliver(s, reader.row, s->end_s[k]);
   }
 }
 
@@ -51,17 +52,22 @@ static void clear_clocks(simulation *s) {
   for (uint32_t d = 0; d < p->devices; d++) s->free_s[d] = 0;
 }
 
+/* To readers on other devices. */
+static void send_freely(simulation *s, uint32_t row) {
+  const pipe_rows *p = s->x->p;
+  pipe_link reader;
+  for (uint32_t k = 0; pipe_reader(s->x, row, k, &reader); k++)
+    if (device_of(p, reader.row) != device_of(p, row))
+      deliver(s, reader.row, s->end_s[row] + pipe_transfer_s(s->costs, reader.edge));
+}
+
 static void run_with_free_queues(simulation *s) {
   const pipe_rows *p = s->x->p;
   clear_clocks(s);
   for (uint32_t at = 0; at < pipe_rows_count(p);) {
     const uint32_t i = s->order[at], n = pipe_together(p, i);
     run_rows(s, i);
-    for (uint32_t k = i; k < i + n; k++) {
-      const uint32_t reader = pipe_reader(s->x, k);
-      if (reader != PIPE_NONE && device_of(p, reader) != device_of(p, k))
-        s->arrive_s[reader] = s->end_s[k] + transfer_s(s->costs, &p->row[k]);
-    }
+    for (uint32_t k = i; k < i + n; k++) send_freely(s, k);
     at += n;
   }
 }
@@ -81,8 +87,9 @@ static hp_status run_with_one_stream(simulation *s, pipe_transfer *t, size_t n) 
     for (; next[from] <= t[k].row; next[from] += pipe_together(p, next[from]))
       run_rows(s, next[from]);
     t[k].start_s = later(s->end_s[t[k].row], later(stream_s[from], stream_s[to]));
-    t[k].end_s = t[k].start_s + transfer_s(s->costs, &p->row[t[k].row]);
-    stream_s[from] = stream_s[to] = s->arrive_s[t[k].reader] = t[k].end_s;
+    t[k].end_s = t[k].start_s + pipe_transfer_s(s->costs, t[k].edge);
+    stream_s[from] = stream_s[to] = t[k].end_s;
+    deliver(s, t[k].reader, t[k].end_s);
   }
   for (uint32_t d = 0; d < p->devices; d++)
     for (; next[d] < p->row0[d + 1]; next[d] += pipe_together(p, next[d])) run_rows(s, next[d]);
@@ -92,11 +99,12 @@ done:
   return st;
 }
 
-/* Ties keep the order in which they were found, that of pipe_walk. */
+/* Ties keep the order in which they were found: of their rows in pipe_walk, then of the readers. */
 static int by_end(const void *a, const void *b) {
   const pipe_transfer *x = a, *y = b;
   if (x->end_s != y->end_s) return x->end_s < y->end_s ? -1 : 1;
-  return x->start_s < y->start_s ? -1 : x->start_s > y->start_s;
+  if (x->start_s != y->start_s) return x->start_s < y->start_s ? -1 : 1;
+  return x->edge < y->edge ? -1 : x->edge > y->edge;
 }
 
 /* After run_with_free_queues. */
@@ -104,18 +112,22 @@ static hp_status list_transfers(const simulation *s, pipe_times *out) {
   const pipe_rows *p = s->x->p;
   const size_t rows = pipe_rows_count(p);
   size_t n = 0;
-  pipe_transfer *t = mem_calloc(rows, sizeof *t);
+  pipe_transfer *t = mem_calloc(2 * (size_t)s->x->graph.edges * p->microbatches + 1, sizeof *t);
   HP_TRY_MEM(t);
   for (size_t at = 0; at < rows; at++) {
-    const uint32_t i = s->order[at], reader = pipe_reader(s->x, i);
-    if (reader == PIPE_NONE || device_of(p, reader) == device_of(p, i)) continue;
-    /* start_s is the place in the walk until all are sorted */
-    t[n++] = (pipe_transfer){.row = i,
-                             .reader = reader,
-                             .from = device_of(p, i),
-                             .to = device_of(p, reader),
-                             .start_s = (double)at,
-                             .end_s = s->end_s[i] + transfer_s(s->costs, &p->row[i])};
+    const uint32_t i = s->order[at];
+    pipe_link reader;
+    for (uint32_t k = 0; pipe_reader(s->x, i, k, &reader); k++) {
+      if (device_of(p, reader.row) == device_of(p, i)) continue;
+      /* start_s is the place in the walk until all are sorted */
+      t[n++] = (pipe_transfer){.row = i,
+                               .reader = reader.row,
+                               .edge = reader.edge,
+                               .from = device_of(p, i),
+                               .to = device_of(p, reader.row),
+                               .start_s = (double)at,
+                               .end_s = s->end_s[i] + pipe_transfer_s(s->costs, reader.edge)};
+    }
   }
   qsort(t, n, sizeof *t, by_end);
   for (size_t k = 0; k < n; k++) t[k].start_s = s->end_s[t[k].row];
@@ -240,7 +252,7 @@ hp_status pipe_simulate(const pipe_rows *p, const char *source, const pipe_costs
   pipe_index x;
   pipe_times made = {0};
   HP_TRY(pipe_costs_check(costs, p->stages, p->microbatches));
-  HP_TRY(pipe_index_build(p, source, &x));
+  HP_TRY(pipe_index_build(p, source, costs, &x));
   uint32_t *order = mem_calloc(pipe_rows_count(p), sizeof *order);
   simulation s = {.x = &x, .costs = costs, .order = order};
   hp_status st = order ? simulate(&s, order, queues, &made) : HP_ERR_OOM;

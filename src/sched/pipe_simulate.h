@@ -18,6 +18,7 @@ typedef enum {
 /* The result of a row that a row of another device reads: an activation or its gradient. */
 typedef struct {
   uint32_t row, reader; /* indices in pipe_rows.row */
+  uint32_t edge;        /* of the graph of stages */
   uint32_t from, to;    /* devices */
   double start_s, end_s;
 } pipe_transfer;

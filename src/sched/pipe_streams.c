@@ -10,10 +10,11 @@ typedef struct {
   const pipe_streams *s;
   const char *source;
   uint32_t *row, *stream; /* [devices] next row, next place in at[] */
-  uint32_t *input;        /* [rows] the transfer that brings what a row reads; PIPE_NONE: none */
-  bool *arrived;          /* [transfers] */
-  uint32_t *ends;         /* [transfers] 1 for each send, 4 for each receive */
-  uint32_t *queue;        /* [devices] a stack of devices that may go on */
+  uint32_t *input; /* [rows] the first transfer that brings what a row reads; PIPE_NONE: none */
+  uint32_t *more;  /* [transfers] the next one for the same row */
+  bool *arrived;   /* [transfers] */
+  uint32_t *ends;  /* [transfers] 1 for each send, 4 for each receive */
+  uint32_t *queue; /* [devices] a stack of devices that may go on */
   bool *queued;
   uint32_t n;
 } rendezvous;
@@ -61,8 +62,9 @@ static uint32_t head(const rendezvous *r, uint32_t device) {
 /* The transfer that the next row of a device, or one that overlaps with it, waits for. */
 static uint32_t missing_input(const rendezvous *r, uint32_t device) {
   const uint32_t i = r->row[device];
-  for (uint32_t k = i; k < i + pipe_together(r->p, i); k++)
-    if (r->input[k] != PIPE_NONE && !r->arrived[r->input[k]]) return r->input[k];
+  for (uint32_t row = i; row < i + pipe_together(r->p, i); row++)
+    for (uint32_t k = r->input[row]; k != PIPE_NONE; k = r->more[k])
+      if (!r->arrived[k]) return k;
   return PIPE_NONE;
 }
 
@@ -128,7 +130,11 @@ static hp_status check_lists(const rendezvous *r) {
 static hp_status run_all(rendezvous *r) {
   HP_TRY(check_lists(r));
   for (uint32_t i = 0; i < pipe_rows_count(r->p); i++) r->input[i] = PIPE_NONE;
-  for (size_t k = 0; k < r->t->transfers; k++) r->input[r->t->transfer[k].reader] = (uint32_t)k;
+  for (size_t k = r->t->transfers; k-- > 0;) {
+    uint32_t *first = &r->input[r->t->transfer[k].reader];
+    r->more[k] = *first;
+    *first = (uint32_t)k;
+  }
   for (uint32_t d = 0; d < r->p->devices; d++) {
     r->row[d] = r->p->row0[d];
     r->stream[d] = r->s->at0[d];
@@ -153,15 +159,18 @@ hp_status pipe_streams_check(const pipe_rows *p, const char *source, const pipe_
                   .row = mem_calloc(p->devices, sizeof *r.row),
                   .stream = mem_calloc(p->devices, sizeof *r.stream),
                   .input = mem_calloc(pipe_rows_count(p), sizeof *r.input),
+                  .more = mem_calloc(t->transfers, sizeof *r.more),
                   .arrived = mem_calloc(t->transfers, sizeof *r.arrived),
                   .ends = mem_calloc(t->transfers, sizeof *r.ends),
                   .queue = mem_calloc(p->devices, sizeof *r.queue),
                   .queued = mem_calloc(p->devices, sizeof *r.queued)};
-  const bool memory = r.row && r.stream && r.input && r.arrived && r.ends && r.queue && r.queued;
+  const bool memory =
+      r.row && r.stream && r.input && r.more && r.arrived && r.ends && r.queue && r.queued;
   hp_status st = memory ? run_all(&r) : HP_ERR_OOM;
   mem_free(r.row);
   mem_free(r.stream);
   mem_free(r.input);
+  mem_free(r.more);
   mem_free(r.arrived);
   mem_free(r.ends);
   mem_free(r.queue);

@@ -18,10 +18,10 @@ static bool has_run(const walk *w, uint32_t i) {
 
 /* A row that row i, or one that overlaps with it, waits for; PIPE_NONE: none. */
 static uint32_t waits_for(const walk *w, uint32_t i) {
-  for (uint32_t k = 0; k < pipe_together(w->x->p, i); k++) {
-    const uint32_t input = pipe_input(w->x, i + k);
-    if (input != PIPE_NONE && !has_run(w, input)) return input;
-  }
+  pipe_link input;
+  for (uint32_t row = i; row < i + pipe_together(w->x->p, i); row++)
+    for (uint32_t k = 0; pipe_input(w->x, row, k, &input); k++)
+      if (!has_run(w, input.row)) return input.row;
   return PIPE_NONE;
 }
 
@@ -30,6 +30,16 @@ static void enqueue(walk *w, uint32_t device) {
   if (w->queued[device]) return;
   w->queued[device] = true;
   w->queue[(w->first + w->n++) % devices] = device;
+}
+
+/* Devices whose next rows may be the readers of a row. */
+static void enqueue_readers(walk *w, uint32_t row, uint32_t device) {
+  const pipe_rows *p = w->x->p;
+  pipe_link reader;
+  for (uint32_t k = 0; pipe_reader(w->x, row, k, &reader); k++) {
+    const uint32_t to = p->placement[p->row[reader.row].stage];
+    if (to != device && w->next[to] <= reader.row && reader.row <= w->next[to] + 1) enqueue(w, to);
+  }
 }
 
 /* Runs rows of a device until one has to wait. */
@@ -41,10 +51,7 @@ static void run_device(walk *w, uint32_t device, uint32_t *order, uint32_t *done
     w->next[device] += pipe_together(p, i);
     for (uint32_t k = i; k < w->next[device]; k++) {
       order[(*done)++] = k;
-      const uint32_t reader = pipe_reader(w->x, k);
-      if (reader == PIPE_NONE) continue;
-      const uint32_t to = p->placement[p->row[reader].stage];
-      if (to != device && w->next[to] <= reader && reader <= w->next[to] + 1) enqueue(w, to);
+      enqueue_readers(w, k, device);
     }
   }
 }

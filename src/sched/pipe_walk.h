@@ -4,9 +4,9 @@
 
 #include "sched/pipe_index.h"
 
-/* order[rows]: every device's rows in their order, F after F of the stage before, B after B of the
- * stage after; overlapping rows are next to each other.  The same rows give the same order.
- * HP_ERR_INPUT if there is none, with two rows that wait for each other.  O(rows). */
+/* order[rows]: every device's rows in their order, each after those that it reads (pipe_input);
+ * overlapping rows are next to each other.  The same rows give the same order. HP_ERR_INPUT if
+ * there is none, with two rows that wait for each other.  O(rows). */
 hp_status pipe_walk(const pipe_index *x, uint32_t *order);
 
 #endif

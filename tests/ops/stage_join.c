@@ -74,7 +74,9 @@ hp_graph *stage_cut_and_join(const hp_graph *g, int stages, stage_crossings *x) 
   hp_graph *cut[16];
   stage_part p[16] = {0};
   CHECK(stages <= 16);
-  CHECK_OK(stage_cut(g, &(stage_placement){stages, stages, NULL}, cut, x));
+  stage_edges edges = {0};
+  CHECK_OK(stage_cut(g, &(stage_placement){stages, stages, NULL}, cut, x, &edges));
+  vec_free(&edges);
   joiner j = {.x = x, .made = calloc(x->len + 1, sizeof *j.made), .taken = calloc(x->len + 1, 1)};
   CHECK_OK(graph_create(g, &j.to));
   for (int s = 0; s < stages; s++)

@@ -9,17 +9,19 @@ enum { STAGES = 3 };
 typedef struct {
   hp_graph *whole, *cut[STAGES];
   stage_crossings x;
+  stage_edges edges;
 } pipeline;
 
 static void begin(const char *text, pipeline *p) {
   *p = (pipeline){0};
   CHECK_OK(hp_graph_parse(text, "test.hp", &p->whole));
-  CHECK_OK(stage_cut(p->whole, &(stage_placement){STAGES, STAGES, NULL}, p->cut, &p->x));
+  CHECK_OK(stage_cut(p->whole, &(stage_placement){STAGES, STAGES, NULL}, p->cut, &p->x, &p->edges));
 }
 
 static void end(pipeline *p) {
   for (int s = 0; s < STAGES; s++) graph_free(p->cut[s]);
   vec_free(&p->x);
+  vec_free(&p->edges);
   graph_free(p->whole);
 }
 
@@ -28,6 +30,12 @@ static void check_text(const hp_graph *g, const char *want) {
   CHECK_OK(hp_graph_print(g, &text));
   CHECK_STR(text, want);
   hp_free(text);
+}
+
+static void check_edge(const pipeline *p, size_t i, int from, int to) {
+  CHECK(i < p->edges.len);
+  CHECK_EQ(p->edges.at[i].from, from);
+  CHECK_EQ(p->edges.at[i].to, to);
 }
 
 static void check_crossing(const pipeline *p, size_t i, int from, int to, int phase, bool is_param,
@@ -60,6 +68,8 @@ TEST(a_value_that_another_stage_reads_is_an_output_of_one_and_an_input_of_the_ot
   CHECK_EQ(p.x.len, 2);
   check_crossing(&p, 0, 0, 1, PHASE_FORWARD, false, "stage0.value3");
   check_crossing(&p, 1, 1, 0, PHASE_BACKWARD, false, "stage1.value6");
+  CHECK_EQ(p.edges.len, 1);
+  check_edge(&p, 0, 0, 1);
   check_text(p.cut[0],
              "%1:f32[2,2] = input {name=\"x\", dtype=f32, shape=[2,2]}\n"
              "%2:f32[2,2] = param {name=\"a\", dtype=f32, shape=[2,2]}\n"
@@ -98,6 +108,8 @@ TEST(tables_of_inputs_are_made_by_each_stage_and_a_shared_param_crosses) {
   CHECK_EQ(p.x.len, 2);
   check_crossing(&p, 0, 1, 2, PHASE_FORWARD, true, "stage1.value5");
   check_crossing(&p, 1, 1, 2, PHASE_FORWARD, false, "stage1.value6");
+  CHECK_EQ(p.edges.len, 1);
+  check_edge(&p, 0, 1, 2);
   CHECK_EQ(p.cut[0]->nodes.len, 0);
   check_text(p.cut[2], "%1:f32[4] = input {name=\"x\", dtype=f32, shape=[4]}\n"
                        "%2:f32[] = const {value=2.0, dtype=f32, shape=[]} stage=2\n"
@@ -111,12 +123,41 @@ TEST(tables_of_inputs_are_made_by_each_stage_and_a_shared_param_crosses) {
   end(&p);
 }
 
+/* Stage 2 reads 0 and 1; in the backward it makes what 0 reads, and in the update what 1 reads. */
+TEST(edges_are_of_forward_and_backward) {
+  pipeline p;
+  begin("%1:f32[4] = param {name=\"a\", dtype=f32, shape=[4]}\n"
+        "%2:f32[4] = neg %1\n"
+        "%3:f32[4] = param {name=\"b\", dtype=f32, shape=[4]} stage=1\n"
+        "%4:f32[4] = neg %3 stage=1\n"
+        "%5:f32[4] = add %4, %2 stage=2\n"
+        "%6:f32[4] = neg %5 phase=backward stage=2\n"
+        "%7:f32[4] = mul %6, %1 phase=backward\n"
+        "%8:f32[4] = mul %6, %3 phase=update stage=1\n"
+        "output %7 {name=\"y\"}\n"
+        "output %8 {name=\"z\"}\n",
+        &p);
+  CHECK_EQ(p.edges.len, 2);
+  check_edge(&p, 0, 1, 2);
+  check_edge(&p, 1, 0, 2);
+  end(&p);
+  begin("%1:f32[4] = param {name=\"a\", dtype=f32, shape=[4]} stage=2\n"
+        "%2:f32[4] = neg %1\n"
+        "output %2 {name=\"y\"}\n",
+        &p);
+  CHECK_EQ(p.edges.len, 1);
+  check_edge(&p, 0, 2, 0); /* that falls, as api_pipeline tells */
+  CHECK_EQ(p.edges.at[0].node, 1);
+  end(&p);
+}
+
 /* Stages 0 and 3 are on one mesh: what it makes of inputs alone is of the stage that runs first, in
  * the forward the lowest, in the backward the highest. */
 TEST(a_mesh_with_two_stages_makes_what_it_needs_of_inputs_first) {
   static const uint16_t mesh_of[] = {0, 1, 1, 0};
   hp_graph *g, *cut[2];
   stage_crossings x = {0};
+  stage_edges edges = {0};
   CHECK_OK(hp_graph_parse("%1:f32[4] = input {name=\"x\", dtype=f32, shape=[4]}\n"
                           "%2:f32[4] = exp %1 stage=3\n"
                           "%3:f32[4] = param {name=\"a\", dtype=f32, shape=[4]}\n"
@@ -128,7 +169,8 @@ TEST(a_mesh_with_two_stages_makes_what_it_needs_of_inputs_first) {
                           "output %4 {name=\"y\"}\n"
                           "output %8 {name=\"z\"} phase=backward stage=3\n",
                           "test.hp", &g));
-  CHECK_OK(stage_cut(g, &(stage_placement){4, 2, mesh_of}, cut, &x));
+  CHECK_OK(stage_cut(g, &(stage_placement){4, 2, mesh_of}, cut, &x, &edges));
+  CHECK_EQ(edges.len, 0);
   CHECK_EQ(x.len, 0); /* both stages are on mesh 0 */
   CHECK_EQ(graph_def(cut[0], 2)->op, OP_EXP);
   CHECK_EQ(graph_def(cut[0], 2)->stage, 0);
@@ -143,13 +185,14 @@ TEST(a_mesh_with_two_stages_makes_what_it_needs_of_inputs_first) {
 TEST(a_node_of_no_stage_is_refused_by_its_place) {
   hp_graph *g, *cut[STAGES];
   stage_crossings x = {0};
+  stage_edges edges = {0};
   const char *text = "%1:f32[4] = input {name=\"x\", dtype=f32, shape=[4]}\n"
                      "%2:f32[4] = neg %1 @\"layers.7\" stage=3\n"
                      "output %2 {name=\"y\"}\n";
   CHECK_OK(hp_graph_parse(text, "test.hp", &g));
-  CHECK_FAILS(stage_cut(g, &(stage_placement){STAGES, STAGES, NULL}, cut, &x),
+  CHECK_FAILS(stage_cut(g, &(stage_placement){STAGES, STAGES, NULL}, cut, &x, &edges),
               "neg at layers.7 is of stage 3; the pipeline has stages 0 to 2");
-  CHECK_FAILS(stage_cut(g, &(stage_placement){0, 0, NULL}, cut, &x), "0 stages");
+  CHECK_FAILS(stage_cut(g, &(stage_placement){0, 0, NULL}, cut, &x, &edges), "0 stages");
   CHECK(!cut[0]);
   vec_free(&x);
   graph_free(g);
