@@ -11,8 +11,9 @@
 
 typedef struct {
   const double *forward_s, *backward_s, *weights_s; /* [stages]; NULL: 1 */
-  const double *update_s;                           /* [stages]; NULL: 0 */
-  const pipe_edge *edge; /* [edges] see pipe_graph; NULL: a chain of stages - 1 */
+  uint32_t micros; /* these three are [stages][micros], of each micro-batch; 0: of all alike */
+  const double *update_s; /* [stages]; NULL: 0 */
+  const pipe_edge *edge;  /* [edges] see pipe_graph; NULL: a chain of stages - 1 */
   uint32_t edges;
   const double *transfer_s;      /* [edges] of an activation, and of its gradient back; NULL: 0 */
   const uint64_t *bytes;         /* [stages] held from F to the end of B; NULL: 0 */
@@ -26,12 +27,12 @@ typedef struct {
   uint64_t bytes;
 } pipe_limits;
 
-/* HP_ERR_ARG, with the stage, unless times are finite and not negative, and the bytes of all
- * micro-batches together fit into 64 bits. */
+/* HP_ERR_ARG, with the stage, unless times are finite, not negative and of all micro-batches, and
+ * the bytes of all of them together fit into 64 bits. */
 hp_status pipe_costs_check(const pipe_costs *c, uint32_t stages, uint32_t microbatches);
 
-static inline double pipe_seconds(const double *of, uint32_t stage, double without) {
-  return of ? of[stage] : without;
+static inline double pipe_seconds(const double *of, size_t at, double without) {
+  return of ? of[at] : without;
 }
 static inline double pipe_transfer_s(const pipe_costs *c, uint32_t edge) {
   return pipe_seconds(c->transfer_s, edge, 0);

@@ -170,16 +170,21 @@ static void set_devices(const simulation *s, pipe_times *out) {
   out->steady_bubble = out->span_s > 0 ? 1 - busy / out->span_s : 0;
 }
 
-static void set_mean(double *mean, const double *of, uint32_t stages, double without) {
+/* Of all stages and, if `each` is more than 1, micro-batches. */
+static void set_mean(double *mean, const double *of, uint32_t stages, uint32_t each,
+                     double without) {
+  const size_t n = (size_t)stages * each;
   double sum = 0;
-  for (uint32_t i = 0; i < stages; i++) sum += pipe_seconds(of, i, without);
-  for (uint32_t i = 0; i < stages; i++) mean[i] = sum / stages;
+  for (size_t i = 0; i < n; i++) sum += pipe_seconds(of, i, without);
+  for (uint32_t i = 0; i < stages; i++) mean[i] = sum / (double)n;
 }
 
-/* The schedule is simulated again without transfers, and then with equal stages too. */
+/* The schedule is simulated again without transfers, and then with equal stages and micro-batches
+ * too. */
 static hp_status set_causes(simulation *s, pipe_times *out) {
   const pipe_rows *p = s->x->p;
   const pipe_costs *real = s->costs;
+  const uint32_t each = real->micros ? real->micros : 1;
   double *mean = mem_calloc(4 * (size_t)p->stages, sizeof *mean);
   HP_TRY_MEM(mean);
   pipe_costs costs = *real;
@@ -195,10 +200,11 @@ static hp_status set_causes(simulation *s, pipe_times *out) {
   costs.backward_s = mean + p->stages;
   costs.weights_s = mean + 2 * p->stages;
   costs.update_s = mean + 3 * p->stages;
-  set_mean(mean, real->forward_s, p->stages, 1);
-  set_mean(mean + p->stages, real->backward_s, p->stages, 1);
-  set_mean(mean + 2 * p->stages, real->weights_s, p->stages, 1);
-  set_mean(mean + 3 * p->stages, real->update_s, p->stages, 0);
+  costs.micros = 0;
+  set_mean(mean, real->forward_s, p->stages, each, 1);
+  set_mean(mean + p->stages, real->backward_s, p->stages, each, 1);
+  set_mean(mean + 2 * p->stages, real->weights_s, p->stages, each, 1);
+  set_mean(mean + 3 * p->stages, real->update_s, p->stages, 1, 0);
   run_with_free_queues(s);
   for (uint32_t d = 0; d < p->devices; d++) {
     out->device[d].warmup_s = step_of(s) - busy_of(s, d);

@@ -27,8 +27,8 @@ typedef struct {
   double begin_s, end_s; /* of its first and last row */
   double busy_s;
   /* idle_s is step_s - busy_s, and the sum of three causes: what is idle if all stages take the
-   * mean time and transfers none; what unequal stages add (negative on a device that the others
-   * wait for); what transfers add. */
+   * mean time and transfers none; what unequal stages and micro-batches add (negative on a device
+   * that the others wait for); what transfers add. */
   double idle_s, warmup_s, imbalance_s, transfer_s;
   uint32_t peak_in_flight; /* (stage, micro-batch) pairs from F to the end of W */
   uint64_t peak_bytes;

@@ -1,0 +1,17 @@
+/* The order of micro-batches of unequal cost in which a pipeline is least idle.
+ *
+ * Micro-batches of text and pictures cost each stage another time.  In a bad order a stage waits
+ * for a long one while short ones would have kept it busy.  Whoever fills the micro-batches of a
+ * step with samples puts them into this order; gradients are then added up in it. */
+#ifndef SCHED_PIPE_ORDER_H
+#define SCHED_PIPE_ORDER_H
+
+#include "sched/pipe_generate.h"
+
+/* order[microbatches]: the micro-batch of q->costs that runs k-th under the schedule of that name,
+ * and step_s of pipe_simulate in this order.  Looks for it by simulation: the same request gives
+ * the same order, which takes no longer than that of the costs.  HP_ERR_ARG, HP_ERR_OOM as
+ * pipe_generate.  O(microbatches) simulations. */
+hp_status pipe_order(const char *name, const pipe_request *q, uint32_t *order, double *step_s);
+
+#endif
