@@ -25,7 +25,8 @@ typedef struct {
   origin *made;     /* [crossings] */
   uint32_t *number; /* [crossings][2] 1 + its transfer on the mesh that sends, and that receives */
   uint32_t *row_of; /* [stages][micros][2] the row of F, and that of B */
-  bool split;       /* there are rows of W */
+  double *f_s, *b_s, *w_s; /* [stages][micros] seconds of F, B and W */
+  bool split;              /* there are rows of W */
 } planner;
 
 static size_t cell(const planner *p, uint32_t piece, uint32_t on) {
@@ -90,21 +91,21 @@ static hp_status find_made(planner *p, size_t c) {
 
 /* --- costs ------------------------------------------------------------------------------------ */
 
-static double *cost_of(const pipeline_plan *out, uint8_t action) {
-  return action == ACTION_FORWARD    ? out->forward_s
-         : action == ACTION_BACKWARD ? out->backward_s
-         : action == ACTION_WEIGHTS  ? out->weights_s
-                                     : out->update_s;
+static double *cost_of(const planner *p, uint8_t action, uint32_t stage, uint32_t micro) {
+  const size_t at = (size_t)stage * p->s->micros + micro;
+  return action == ACTION_FORWARD    ? &p->f_s[at]
+         : action == ACTION_BACKWARD ? &p->b_s[at]
+         : action == ACTION_WEIGHTS  ? &p->w_s[at]
+                                     : &p->out->update_s[stage];
 }
 
-static void add_costs(planner *p, uint32_t piece, double share) {
+static void add_costs(planner *p, uint32_t piece, uint32_t micro) {
   for (uint32_t m = 0; m < (uint32_t)p->s->place.meshes; m++) {
     const program *q = lowered(p, piece, m);
     const uint8_t *action = p->action[cell(p, piece, m)];
     for (size_t i = 0; q && i < q->insts.len; i++) {
       const prog_inst *n = program_inst(q, i);
-      double seconds = cost_inst(p->s->cluster, p->s->mesh[m], q, n);
-      cost_of(p->out, action[i])[n->stage] += share * seconds;
+      *cost_of(p, action[i], n->stage, micro) += cost_inst(p->s->cluster, p->s->mesh[m], q, n);
     }
   }
 }
@@ -132,23 +133,45 @@ static void add_transfer_costs(planner *p) {
 }
 
 /* A row takes some time, so that a row which needs it begins later. */
+static void set_least(const planner *p, double *seconds) {
+  const double least = 1e-9;
+  for (size_t i = 0; i < (size_t)p->s->place.stages * p->s->micros; i++)
+    if (seconds[i] < least) seconds[i] = least;
+}
+
+static void set_mean(const planner *p, const double *seconds, double *mean) {
+  const uint32_t micros = p->s->micros;
+  for (size_t i = 0; i < (size_t)p->s->place.stages * micros; i++)
+    mean[i / micros] += seconds[i] / micros;
+}
+
 static void find_costs(planner *p) {
-  const double share = 1.0 / p->s->micros, least = 1e-9;
-  for (uint32_t i = 0; i < p->s->micros; i++) add_costs(p, p->s->piece_of[i], share);
-  if (p->s->update != PROG_NONE && p->s->update != p->s->piece_of[0]) add_costs(p, p->s->update, 1);
+  const uint32_t update = p->s->update, last = p->s->micros - 1;
+  for (uint32_t i = 0; i < p->s->micros; i++) add_costs(p, p->s->piece_of[i], i);
+  if (update != PROG_NONE && update != p->s->piece_of[last]) add_costs(p, update, last);
   add_transfer_costs(p);
-  for (int s = 0; s < p->s->place.stages; s++)
-    for (uint8_t a = ACTION_FORWARD; a <= ACTION_WEIGHTS; a = (uint8_t)(2 * a))
-      if (cost_of(p->out, a)[s] < least) cost_of(p->out, a)[s] = least;
+  set_least(p, p->f_s);
+  set_least(p, p->b_s);
+  set_least(p, p->w_s);
 }
 
 static hp_status agree_on_costs(const planner *p) {
   const pipeline_step *s = p->s;
-  double *const each[] = {p->out->forward_s, p->out->backward_s, p->out->weights_s,
-                          p->out->update_s};
+  const size_t stages = (size_t)s->place.stages, cells = stages * s->micros;
+  const struct {
+    double *costs;
+    size_t n;
+  } each[] = {{p->f_s, cells},
+              {p->b_s, cells},
+              {p->w_s, cells},
+              {p->out->update_s, stages},
+              {p->out->transfer_s, p->out->edges}};
   for (size_t i = 0; s->agree && i < sizeof each / sizeof *each; i++)
-    HP_TRY(s->agree(s->context, each[i], (size_t)s->place.stages));
-  return s->agree ? s->agree(s->context, p->out->transfer_s, p->out->edges) : HP_OK;
+    if (each[i].n) HP_TRY(s->agree(s->context, each[i].costs, each[i].n));
+  set_mean(p, p->f_s, p->out->forward_s);
+  set_mean(p, p->b_s, p->out->backward_s);
+  set_mean(p, p->w_s, p->out->weights_s);
+  return HP_OK;
 }
 
 /* --- the schedule ----------------------------------------------------------------------------- */
@@ -177,9 +200,10 @@ static hp_status make_rows(const pipeline_step *s, const pipe_request *q, pipe_r
 static hp_status make_schedule(planner *p) {
   const pipeline_step *s = p->s;
   pipeline_plan *out = p->out;
-  pipe_costs costs = {.forward_s = out->forward_s,
-                      .backward_s = out->backward_s,
-                      .weights_s = out->weights_s,
+  pipe_costs costs = {.forward_s = p->f_s,
+                      .backward_s = p->b_s,
+                      .weights_s = p->w_s,
+                      .micros = s->micros,
                       .update_s = out->update_s,
                       .edge = out->edge,
                       .edges = out->edges,
@@ -418,15 +442,22 @@ hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out) {
                .action = mem_calloc(cells, sizeof *p.action),
                .made = mem_calloc(s->crossings + 1, sizeof *p.made),
                .number = mem_calloc(s->crossings + 1, 2 * sizeof *p.number),
-               .row_of = mem_calloc(stages * s->micros, 2 * sizeof *p.row_of)};
+               .row_of = mem_calloc(stages * s->micros, 2 * sizeof *p.row_of),
+               .f_s = mem_calloc(stages * s->micros, sizeof(double)),
+               .b_s = mem_calloc(stages * s->micros, sizeof(double)),
+               .w_s = mem_calloc(stages * s->micros, sizeof(double))};
   bool room = out->forward_s && out->backward_s && out->weights_s && out->update_s && out->edge &&
-              out->transfer_s && out->mesh && p.action && p.made && p.number && p.row_of;
+              out->transfer_s && out->mesh && p.action && p.made && p.number && p.row_of && p.f_s &&
+              p.b_s && p.w_s;
   hp_status st = room ? plan(&p) : HP_ERR_OOM;
   for (size_t i = 0; p.action && i < cells; i++) mem_free(p.action[i]);
   mem_free(p.action);
   mem_free(p.made);
   mem_free(p.number);
   mem_free(p.row_of);
+  mem_free(p.f_s);
+  mem_free(p.b_s);
+  mem_free(p.w_s);
   return st;
 }
 

@@ -51,7 +51,7 @@ typedef struct {
 typedef struct {
   pipe_rows rows;                                        /* the schedule, */
   pipe_times times;                                      /* and its simulation */
-  double *forward_s, *backward_s, *weights_s, *update_s; /* [stages] its costs, */
+  double *forward_s, *backward_s, *weights_s, *update_s; /* [stages] its mean costs, */
   pipe_edge *edge;    /* [edges] the stages that read each other at once, as pipe_costs, */
   double *transfer_s; /* [edges] and what crosses there */
   uint32_t edges;

@@ -1,4 +1,5 @@
 /* Towers side by side on meshes of their own, which one stage reads, forward and backward. */
+#include "api/api_pipeline.h"
 #include "base/str.h"
 #include "hyperparallel.h"
 #include "test.h"
@@ -10,6 +11,7 @@ enum { TOWERS = 2, STAGES = 3, ROWS = 6, DIM = 10, MICROS = 4 };
 static const hp_shape square = {2, {DIM, DIM}};
 
 typedef struct {
+  int rows;    /* 0: ROWS */
   bool adds;   /* gradients to those of the micro-batches before */
   int ignored; /* a tower that the last stage does not read; -1: none */
   int falls;   /* a tower that reads the last stage; -1: none */
@@ -31,7 +33,7 @@ static hp_graph *build(shape o) {
     snprintf(name, sizeof name, "x%d", s);
     hp_stage(g, s);
     hp_at(g, "tower");
-    x[s] = hp_input(g, name, HP_F32, (hp_shape){2, {ROWS, DIM}});
+    x[s] = hp_input(g, name, HP_F32, (hp_shape){2, {o.rows ? o.rows : ROWS, DIM}});
     x[s] = hp_map(g, "tanh", hp_einsum(g, "ab,bc->ac", x[s], w[s]), HP_NONE, HP_NONE);
   }
   hp_stage(g, TOWERS);
@@ -162,6 +164,34 @@ TEST(towers_of_a_mesh_run_in_any_order) {
   run("(2,1)(a,b);(1,3)(a,b)", rows.at, &many);
   CHECK(!memcmp(&one, &many, sizeof one));
   str_free(&rows);
+}
+
+/* Rows take the time of their own micro-batch: the second has ten times the first's rows. */
+TEST(a_plan_has_the_costs_of_each_micro_batch) {
+  static const char *const action[] = {"few", "many"};
+  hp_device *d;
+  hp_piece *piece[2];
+  hp_program *p;
+  double seconds[2][STAGES] = {{0}};
+  CHECK_OK(open_device("(1,1)(a,b);(1,1)(a,b);(1,1)(a,b)", "1f1b", &d));
+  for (int i = 0; i < 2; i++) {
+    hp_graph *g = build((shape){.rows = i ? 10 * ROWS : ROWS, .ignored = -1, .falls = -1});
+    CHECK_OK(hp_piece_compile(g, d, NULL, &piece[i]));
+    hp_graph_free(g);
+  }
+  CHECK_OK(hp_link(piece, action, 2, "* few 0\n* many 1\n", &p));
+  const pipeline_plan *plan = &p->pipeline->plan;
+  for (size_t i = 0; i < pipe_rows_count(&plan->rows); i++) {
+    const pipe_row *row = &plan->rows.row[i];
+    if (row->actions & PIPE_F)
+      seconds[row->microbatch][row->stage] = plan->times.end_s[i] - plan->times.start_s[i];
+  }
+  for (int s = 0; s < STAGES; s++) {
+    CHECK(seconds[1][s] > 2 * seconds[0][s]);
+    CHECK_NEAR(plan->forward_s[s], (seconds[0][s] + seconds[1][s]) / 2, 1e-12);
+  }
+  free_step(piece, p);
+  hp_device_close(d);
 }
 
 static void refuse_step(shape o, const char *why) {
