@@ -1,17 +1,17 @@
-/* Two towers into one decoder, each on a group of devices of its own: a tower of patches (an MLP), a
- * tower of text (a transformer, four times as costly), and a decoder that attends to both and tells the
- * colour of the patch that the text asks for.
+/* Two towers into one decoder, each on a group of devices of its own: a tower of patches (an MLP),
+ * a tower of text (a transformer, four times as costly), and a decoder that attends to both and
+ * tells the colour of the patch that the text asks for.
  *
  *   cc -o two_towers two_towers.c -lm -lhyperparallel
  *   ./two_towers [STEPS [GROUPS [exact]]]
  *
  *   ./two_towers 300                                           on one device
- *   ./two_towers 20 "(2,1)(dp,tp);(2,3)(dp,tp)"                patches on 2 devices, the others on 6
+ *   ./two_towers 20 "(2,1)(dp,tp);(2,3)(dp,tp)"                patches on 2 devices, the rest on 6
  *   ./two_towers 20 "(1,1)(dp,tp);(1,3)(dp,tp);(2,2)(dp,tp)"   each on a group: 1 + 3 + 4
  *
- * GROUPS are meshes with their degrees of data (dp) and tensor parallelism (tp), one for each stage.  With
- * them the model is also trained on one device, and the differences are told: rounding errors, or none with
- * "exact", which splits no sum over devices. */
+ * GROUPS are meshes with their degrees of data and tensor parallelism, one for each stage.  With
+ * them the model is also trained on one device, and the differences are told: rounding errors, or
+ * none with "exact", which splits no sum over devices. */
 #include <hyperparallel.h>
 
 #include <math.h>
@@ -157,8 +157,8 @@ static hp_graph *build_update(const model *m) {
 
 /* --- devices and programs ----------------------------------------------------------------- */
 
-/* The samples over dp; heads and columns of the feed-forward nets over tp.  A group whose degree is 1 has all
- * of them.  Gradients and momentum are like their params. */
+/* The samples over dp; heads and columns of the feed-forward nets over tp.  A group whose degree is
+ * 1 has all of them.  Gradients and momentum are like their params. */
 static const hp_layout_rule layouts[] = {
     {"patches", "(dp,None,None)"}, {"ids", "(dp,None)"},    {"labels", "(dp)"},
     {"*.q*", "(tp,None)"},         {"*.k*", "(tp,None)"},   {"*.v*", "(tp,None)"},
@@ -220,7 +220,8 @@ typedef struct {
   float loss;
 } batch;
 
-/* A patch is its colour and noise.  One word of the text, the number of a patch, asks for its colour. */
+/* A patch is its colour and noise.  The last word of the text, the number of a patch, asks for its
+ * colour. */
 static void draw(uint64_t *state, batch *b) {
   for (int i = 0; i < B; i++) {
     int colour[P];

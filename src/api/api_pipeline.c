@@ -96,8 +96,6 @@ static hp_status add_layout(const hp_piece *p, const stage_crossing *x, crossing
   return vec_push(&to->known, l) ? HP_OK : HP_ERR_OOM;
 }
 
-enum { NODE_NAME = 128 };
-
 /* --- pieces ----------------------------------------------------------------------------------- */
 
 static hp_status compile_part(const hp_piece *p, int on) {
@@ -133,6 +131,9 @@ static stage_placement placement_of(const hp_device *d) {
   return (stage_placement){d->stages, d->meshes, d->mesh_of};
 }
 
+enum { NODE_NAME = 128 };
+
+/* "einsum at layers.7 of stage 1"; returns text. */
 static const char *name_node(const hp_graph *g, const ir_node *n, char text[NODE_NAME]) {
   const char *at = graph_str(g, n->loc);
   snprintf(text, NODE_NAME, "%s%s%.80s of stage %u", op_table[n->op].name, *at ? " at " : "", at,
