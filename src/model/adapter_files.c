@@ -95,6 +95,7 @@ static hp_status read_config(adapter *a) {
   if (!(o->dropout >= 0 && o->dropout < 1))
     TREE_FAIL(tree_get(root, "lora_dropout"), "%g; expected 0 or more, and less than 1",
               o->dropout);
+  if (tree_get(root, "rank_pattern")) HP_TRY(tree_expect(tree_get(root, "rank_pattern"), TREE_MAP));
   HP_TRY(read_names(root, "target_modules", &a->mem, &o->target));
   return read_names(root, "modules_to_save", &a->mem, &o->whole);
 }
@@ -188,6 +189,27 @@ static hp_status take_tensor(adapter_file *f, const adapter_subject *s, const st
   return adapter_add_whole(f->a, p->name);
 }
 
+/* Is it the rank of adapter_config.json, or one of its rank_pattern? */
+static bool is_known_rank(const adapter *a, int64_t rank) {
+  const tree_node *pattern = tree_get(a->config.root, "rank_pattern");
+  bool known = rank == a->o.rank;
+  for (uint32_t i = 0; !known && pattern && i < pattern->len; i++)
+    known = pattern->child[i]->kind == TREE_INT && pattern->child[i]->integer == rank;
+  return known;
+}
+
+static hp_status check_ranks(const adapter_file *f) {
+  for (size_t i = 0; i < f->a->modules.len; i++) {
+    const adapter_module *m = &f->a->modules.at[i];
+    if (!is_known_rank(f->a, m->rank))
+      HP_FAIL(HP_ERR_INPUT,
+              "%s: module \"%s\" has rank %lld, " ADAPTER_CONFIG
+              " beside it says r: %lld; expected two files of one adapter",
+              f->path, m->name, (long long)m->rank, (long long)f->a->o.rank);
+  }
+  return HP_OK;
+}
+
 /* Each module has all of its tensors. */
 static hp_status check_modules(const adapter_file *f) {
   const int n = f->a->o.dora ? ENDS : SIZE;
@@ -238,6 +260,7 @@ static hp_status open_files(const char *dir, const adapter_subject *s, adapter_f
   for (size_t i = 0; !st && i < weights_count(f->w); i++)
     st = take_tensor(f, s, weights_get(f->w, i));
   if (!st) st = check_modules(f);
+  if (!st) st = check_ranks(f);
   if (!st) st = sort_modules(f->a, s);
   str_free(&path);
   return st;

@@ -183,6 +183,15 @@ TEST(adapters_that_do_not_fit_are_refused_by_tensor_and_file) {
   x.t[0].name = "k_proj.lora_A.weight";
   write_tensors(x.t, 2);
   refused(m, "\"k_proj.lora_A.weight\" has no place");
+  make_factors(&x);
+  write_tensors(x.t, 2);
+  write_config("{\"peft_type\": \"LORA\", \"r\": 3}");
+  refused(m, "has rank 2, adapter_config.json beside it says r: 3");
+  write_config("{\"peft_type\": \"LORA\", \"r\": 3, \"rank_pattern\": [2]}");
+  refused(m, "rank_pattern: expected a map");
+  write_config("{\"peft_type\": \"LORA\", \"r\": 3, \"rank_pattern\": {\"k_proj\": 2}}");
+  CHECK_OK(open_file(m, &f));
+  adapter_file_close(f);
   lm_free(m);
 }
 
