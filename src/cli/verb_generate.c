@@ -1,5 +1,4 @@
 /* `hyper generate`. */
-#include "base/io.h"
 #include "base/thread.h"
 #include "cli/cli.h"
 #include "cli/generate_prompts.h"
@@ -33,17 +32,6 @@ static hp_status read_settings(const args *a, const lm *m, generation *g) {
   g->sparse = a->sparse;
   HP_TRY(cli_kv_tier(&a->m, &g->offload));
   return sampling_check(&g->sampling);
-}
-
-/* Ids in, ids out needs no tokenizer; one that is there must be whole. */
-static bool has_tokenizer(const char *dir) {
-  static const char *const file[] = {"tokenizer.json", "vocab.json"};
-  str path = {0};
-  bool found = false;
-  for (int i = 0; i < 2 && !found; i++)
-    found = !path_join(&path, dir, file[i]) && path_exists(path.at);
-  str_free(&path);
-  return found;
 }
 
 /* The prompt stands in front of the first piece: a run that is refused shows none of it. */
@@ -214,7 +202,8 @@ int verb_generate(int argc, char **argv) {
   const cli_work work = {find_resident, &p};
   hp_status st =
       a.m.model ? HP_OK : err_set(HP_ERR_ARG, __FILE__, __LINE__, "--model DIR is missing");
-  if (!st && (!a.tokens || has_tokenizer(a.m.model))) st = tokenizer_load(a.m.model, &t);
+  /* ids in, ids out needs no tokenizer; one that is there must be whole */
+  if (!st && (!a.tokens || tokenizer_is_in(a.m.model))) st = tokenizer_load(a.m.model, &t);
   double start = time_now_s();
   if (!st) st = cli_open_model(&a.m, false, &work, &d, &opened);
   if (!st) cli_tell_rows(&a.m, 1, 1);

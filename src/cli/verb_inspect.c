@@ -188,7 +188,7 @@ static hp_status inspect_dir(const char *path, bool all) {
     known = true;
     HP_TRY(inspect_config(path));
   }
-  if (has_file(path, "tokenizer.json") || has_file(path, "vocab.json")) {
+  if (tokenizer_is_in(path)) {
     tokenizer *t;
     known = true;
     HP_TRY(tokenizer_load(path, &t));

@@ -119,6 +119,16 @@ static hp_status read_dir(tokenizer *t, const char *dir, str *path) {
           "%s: no tokenizer there; expected tokenizer.json, or vocab.json and merges.txt", dir);
 }
 
+bool tokenizer_is_in(const char *dir) {
+  static const char *const file[] = {"tokenizer.json", "vocab.json"};
+  str path = {0};
+  bool found = false;
+  for (int i = 0; i < 2 && !found; i++)
+    found = !path_join(&path, dir, file[i]) && path_exists(path.at);
+  str_free(&path);
+  return found;
+}
+
 hp_status tokenizer_load(const char *path, tokenizer **out) {
   tokenizer *t;
   str work = {0};

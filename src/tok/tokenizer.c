@@ -152,6 +152,15 @@ const char *tokenizer_token(const tokenizer *t, int32_t id, size_t *n) {
 
 size_t tokenizer_size(const tokenizer *t) { return t->n; }
 
+int32_t tokenizer_find_difference(const tokenizer *a, const tokenizer *b) {
+  size_t n = a->n < b->n ? a->n : b->n;
+  for (int32_t id = 0; id < (int32_t)n; id++) {
+    const char *x = tokenizer_token(a, id, NULL), *y = tokenizer_token(b, id, NULL);
+    if (x && y && strcmp(x, y)) return id;
+  }
+  return -1;
+}
+
 const token_ids *tokenizer_extra_specials(const tokenizer *t) { return &t->extra; }
 
 int32_t tokenizer_role(const tokenizer *t, token_role role) {

@@ -22,6 +22,8 @@ hp_status tokenizer_load(const char *path, tokenizer **out);
 /* Reads the bytes of a tokenizer.json; `name` stands for the file in messages. */
 hp_status tokenizer_parse(const char *name, const char *json, size_t n, tokenizer **out);
 void tokenizer_free(tokenizer *t);
+/* Is there a tokenizer in the model directory, whole or not? */
+bool tokenizer_is_in(const char *dir);
 
 enum {
   TOKENIZE_SPECIAL = 1, /* add what the post-processor adds: bos, eos, [CLS] ... */
@@ -67,6 +69,8 @@ int32_t tokenizer_find(const tokenizer *t, const char *token, size_t n);
 const char *tokenizer_token(const tokenizer *t, int32_t id, size_t *n);
 /* One more than the largest id. */
 size_t tokenizer_size(const tokenizer *t);
+/* The first id that is one token for a and another for b; -1 = none, for ids may be missing. */
+int32_t tokenizer_find_difference(const tokenizer *a, const tokenizer *b);
 
 typedef enum {
   TOKEN_BOS,

@@ -137,6 +137,24 @@ static hp_status score_all(const train_config *c, const preference *p, lm *m, tr
   return HP_OK;
 }
 
+/* Tokenizers are compared where the reference model brings one. */
+static hp_status check_tokenizer(const train_config *c) {
+  tokenizer *own = NULL, *other = NULL;
+  if (!tokenizer_is_in(c->ref_model)) return HP_OK;
+  hp_status st = tokenizer_load(c->model_name_or_path, &own);
+  if (!st) st = tokenizer_load(c->ref_model, &other);
+  int32_t id = st ? -1 : tokenizer_find_difference(own, other);
+  if (id >= 0)
+    st = tree_error(train_config_at(c, KEY_ref_model), __FILE__, __LINE__,
+                    "token %d is \"%s\" for %s, and \"%s\" for the model that is trained; "
+                    "expected models of one tokenizer",
+                    id, tokenizer_token(other, id, NULL), c->ref_model,
+                    tokenizer_token(own, id, NULL));
+  tokenizer_free(own);
+  tokenizer_free(other);
+  return st;
+}
+
 /* The reference model of the key ref_model, on a device of its own while it is needed. */
 static hp_status score_by_other(const train_config *c, const preference *p, const lm *trained,
                                 train_data *d) {
@@ -145,7 +163,8 @@ static hp_status score_by_other(const train_config *c, const preference *p, cons
   lm *m = NULL;
   of.model_name_or_path = c->ref_model;
   of.finetuning_type = TUNING_FULL;
-  hp_status st = trainer_open_model(&of, false, &device, &m);
+  hp_status st = check_tokenizer(c);
+  if (!st) st = trainer_open_model(&of, false, &device, &m);
   if (!st && m->c.vocab != trained->c.vocab)
     st = tree_error(train_config_at(c, KEY_ref_model), __FILE__, __LINE__,
                     "%s has a vocabulary of %lld, the model that is trained one of %lld; expected "

@@ -108,6 +108,11 @@ sed -i 's/"vocab_size": [0-9]*/"vocab_size": 700/' other/config.json
 run train dpo/job.yaml output_dir=ref2 ref_model=other
 exit_is 2
 err_has "has a vocabulary of 700, the model that is trained one of 600"
+sed 's/"vocab_size": [0-9]*/"vocab_size": 600/' dpo/model/config.json > other/config.json
+sed -i 's/"!":0/"?!?":0/' other/tokenizer.json
+run train dpo/job.yaml output_dir=ref2 ref_model=other
+exit_is 2
+err_has 'ref_model: token 0 is "?!?" for other, and "!" for the model that is trained'
 run train dpo/job.yaml output_dir=ref2 ref_model=nowhere
 exit_is 2
 err_has "nowhere"
