@@ -7,15 +7,26 @@
 
 enum { TOOLS_BYTES = 16 << 20 };
 
+/* In files. */
+static const char *const role_name[] = {[CHAT_USER] = "user",
+                                        [CHAT_ASSISTANT] = "assistant",
+                                        [CHAT_SYSTEM] = "system",
+                                        [CHAT_FUNCTION] = "assistant",
+                                        [CHAT_OBSERVATION] = "tool"};
+
 /* --- opening ---------------------------------------------------------------------------------- */
+
+static hp_status set_tools(conversation *c, const tree_node *tools) {
+  HP_TRY(tree_expect(tools, TREE_LIST));
+  if (!tools->len) TREE_FAIL(tools, "there is no tool in the list");
+  json_writer w = {.out = &c->tools_text, .utf8 = true};
+  json_put_tree(&w, tools);
+  return str_status(&c->tools_text);
+}
 
 static hp_status read_tools(conversation *c, const char *path) {
   HP_TRY(json_load(path, TOOLS_BYTES, &c->tools));
-  HP_TRY(tree_expect(c->tools.root, TREE_LIST));
-  if (!c->tools.root->len) TREE_FAIL(c->tools.root, "there is no tool in the list");
-  json_writer w = {.out = &c->tools_text, .utf8 = true};
-  json_put_tree(&w, c->tools.root);
-  return str_status(&c->tools_text);
+  return set_tools(c, c->tools.root);
 }
 
 /* The end token, by which LlamaFactory ends answers: the template's, or the tokenizer's. */
@@ -106,6 +117,62 @@ void conversation_cut(conversation *c, size_t n) {
   while (c->message.len > n) str_free(&c->message.at[--c->message.len].text);
 }
 
+/* --- a conversation of a file ----------------------------------------------------------------- */
+
+static hp_status find_role(const tree_node *at, chat_role *out) {
+  const char *role;
+  *out = CHAT_USER;
+  HP_TRY(tree_as_string(at, &role));
+  for (chat_role i = CHAT_USER; i <= CHAT_OBSERVATION; i++)
+    if (!strcmp(role_name[i], role)) {
+      *out = i;
+      return HP_OK;
+    }
+  TREE_FAIL(at, "\"%s\" is no role; expected system, user, assistant or tool", role);
+}
+
+/* Message `i` of a file.  By turns there are a question and an answer. */
+static hp_status read_message(conversation *c, const tree_node *message, uint32_t i) {
+  HP_TRY(tree_expect(message, TREE_MAP));
+  const tree_node *role = tree_get(message, "role"), *text = tree_get(message, "content");
+  const tree_node *calls = tree_get(message, "tool_calls");
+  bool answers = c->message.len % 2;
+  chat_role of;
+  if (calls)
+    TREE_FAIL(calls, "calls are not written by --template; put them into the content, as the "
+                     "model wrote them");
+  if (!role || !text) TREE_FAIL(message, "expected a message with \"role\" and \"content\"");
+  HP_TRY(find_role(role, &of));
+  HP_TRY(tree_expect(text, TREE_STRING));
+  if (of == CHAT_SYSTEM && !i) return conversation_set_system(c, text->string, text->len);
+  if (of == CHAT_SYSTEM) TREE_FAIL(role, "expected the system message as the first one");
+  if ((of == CHAT_ASSISTANT) != answers)
+    TREE_FAIL(role, "expected %s here, for questions and answers take turns",
+              answers ? "an answer, of role assistant" : "a question, of role user or tool");
+  return conversation_add(c, of, text->string, text->len);
+}
+
+hp_status conversation_read(conversation *c, const tree_node *root) {
+  const tree_node *list = root, *tools = NULL;
+  bool thinks = true;
+  conversation_cut(c, 0);
+  str_clear(&c->system);
+  str_clear(&c->tools_text);
+  if (root->kind == TREE_MAP) {
+    list = tree_get(root, "messages");
+    tools = tree_get(root, "tools");
+    HP_TRY(tree_opt_bool(root, "enable_thinking", true, &thinks));
+  }
+  c->encoder.thinks = thinks;
+  if (!list) TREE_FAIL(root, "\"messages\" is missing");
+  HP_TRY(tree_expect(list, TREE_LIST));
+  if (tools) HP_TRY(set_tools(c, tools));
+  for (uint32_t i = 0; i < list->len; i++) HP_TRY(read_message(c, list->child[i], i));
+  if (c->message.len % 2 == 0)
+    TREE_FAIL(list, "expected a question of role user or tool as the last message");
+  return HP_OK;
+}
+
 /* --- prompts ---------------------------------------------------------------------------------- */
 
 static dataset_text text_of(const str *s) { return (dataset_text){s->at ? s->at : "", s->len}; }
@@ -155,18 +222,13 @@ static void put_message(json_writer *w, const char *role, const str *text) {
 }
 
 hp_status conversation_print(const conversation *c, str *out) {
-  static const char *const role[] = {[CHAT_USER] = "user",
-                                     [CHAT_ASSISTANT] = "assistant",
-                                     [CHAT_SYSTEM] = "system",
-                                     [CHAT_FUNCTION] = "assistant",
-                                     [CHAT_OBSERVATION] = "tool"};
   json_writer w = {.out = out, .utf8 = true};
   json_open_map(&w);
   json_put_key(&w, "messages");
   json_open_list(&w);
-  if (c->system.len) put_message(&w, role[CHAT_SYSTEM], &c->system);
+  if (c->system.len) put_message(&w, role_name[CHAT_SYSTEM], &c->system);
   for (size_t i = 0; i < c->message.len; i++)
-    put_message(&w, role[c->message.at[i].role], &c->message.at[i].text);
+    put_message(&w, role_name[c->message.at[i].role], &c->message.at[i].text);
   json_close(&w);
   if (c->tools.root) {
     json_put_key(&w, "tools");

@@ -45,6 +45,11 @@ hp_status conversation_add(conversation *c, chat_role role, const char *text, si
 /* Forgets the messages from number n on. */
 void conversation_cut(conversation *c, size_t n);
 
+/* What a list of messages, or a map of "messages", "tools" and "enable_thinking", says, in place of
+ * what there is; for a template of LlamaFactory, and a question is to be the last message.
+ * HP_ERR_INPUT, with the place, for roles out of order. */
+hp_status conversation_read(conversation *c, const tree_node *root);
+
 /* Appends the tokens up to where the answer to the last message begins. */
 hp_status conversation_encode(const conversation *c, token_ids *out);
 /* Tokens that end an answer, at most n of them; 0: those of the model. */

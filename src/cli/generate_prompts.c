@@ -2,7 +2,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "cli/model_chat.h"
+#include "cli/conversation.h"
 
 #include <string.h>
 
@@ -11,7 +11,7 @@ enum { PROMPTS_BYTES = 1 << 28 };
 typedef struct {
   const char *path;
   const tokenizer *t;
-  model_chat chat;
+  conversation talk;
 } source;
 
 static hp_status push(prompts *p, const char *line, token_ids *ids) {
@@ -23,7 +23,7 @@ static hp_status push(prompts *p, const char *line, token_ids *ids) {
   return HP_OK;
 }
 
-static hp_status add_text(const source *s, const char *line, size_t n, size_t number, prompts *p) {
+static hp_status add_text(source *s, const char *line, size_t n, size_t number, prompts *p) {
   token_ids ids = {0};
   (void)number;
   hp_status st = tokenizer_encode(s->t, line, n, TOKENIZE_SPECIAL, &ids);
@@ -32,21 +32,27 @@ static hp_status add_text(const source *s, const char *line, size_t n, size_t nu
   return st;
 }
 
-static hp_status add_conversation(const source *s, const char *line, size_t n, size_t number,
+static hp_status encode_conversation(source *s, tree *x, token_ids *out) {
+  if (!s->talk.by_encoder) return model_chat_encode(&s->talk.own, x, out);
+  HP_TRY(conversation_read(&s->talk, x->root));
+  return conversation_encode(&s->talk, out);
+}
+
+static hp_status add_conversation(source *s, const char *line, size_t n, size_t number,
                                   prompts *p) {
-  tree chat;
+  tree x;
   token_ids ids = {0};
-  HP_TRY(json_parse_line(line, n, s->path, number, &chat));
-  hp_status st = model_chat_encode(&s->chat, &chat, &ids);
+  HP_TRY(json_parse_line(line, n, s->path, number, &x));
+  hp_status st = encode_conversation(s, &x, &ids);
   if (!st) st = push(p, "", &ids);
   vec_free(&ids);
-  tree_free(&chat);
+  tree_free(&x);
   return st;
 }
 
-static hp_status read_lines(const source *s, prompts *p,
-                            hp_status (*add)(const source *s, const char *line, size_t n,
-                                             size_t number, prompts *p)) {
+static hp_status read_lines(source *s, prompts *p,
+                            hp_status (*add)(source *s, const char *line, size_t n, size_t number,
+                                             prompts *p)) {
   size_t n, number = 0;
   HP_TRY(file_read(s->path, PROMPTS_BYTES, &p->file, &n));
   for (char *at = p->file, *end; at < p->file + n; at = end + 1) {
@@ -66,22 +72,18 @@ static hp_status read_lines(const source *s, prompts *p,
 }
 
 hp_status prompts_read_texts(const char *path, const tokenizer *t, prompts *out) {
-  const source s = {.path = path, .t = t};
+  source s = {.path = path, .t = t};
   return read_lines(&s, out, add_text);
 }
 
 hp_status prompts_read_messages(const char *path, const char *model, const tokenizer *t,
-                                prompts *out) {
+                                const char *template, prompts *out) {
   source s = {.path = path, .t = t};
-  HP_TRY(model_chat_open(model, t, &s.chat));
-  hp_status st = HP_OK;
-  if (!s.chat.of.plain)
-    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
-                 "%s: the model has no chat template (chat_template.jinja, or chat_template in "
-                 "tokenizer_config.json): write the prompts as text, one a line, for --prompts",
-                 model);
-  if (!st) st = read_lines(&s, out, add_conversation);
-  model_chat_close(&s.chat);
+  const conversation_options how = {.template = template, .thinks = THINKS_UNSAID};
+  HP_TRY(conversation_open(model, t, &how, &s.talk));
+  out->n_eos = conversation_find_ends(&s.talk, out->eos, GENERATION_ENDS_MAX);
+  hp_status st = read_lines(&s, out, add_conversation);
+  conversation_close(&s.talk);
   return st;
 }
 

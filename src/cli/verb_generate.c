@@ -9,7 +9,7 @@
 
 typedef struct {
   model_options m;
-  const char *prompt, *prompts, *messages, *tokens, *stop;
+  const char *prompt, *prompts, *messages, *template, *tokens, *stop;
   int64_t max_new_tokens, top_k, sparse;
   double temperature, top_p, repetition_penalty;
   uint64_t cache;
@@ -96,7 +96,7 @@ static hp_status run_generation(const args *a, lm *m, const tokenizer *t, double
 /* --- several prompts -------------------------------------------------------------------------- */
 
 static hp_status read_prompts(const args *a, const tokenizer *t, prompts *out) {
-  return a->messages ? prompts_read_messages(a->messages, a->m.model, t, out)
+  return a->messages ? prompts_read_messages(a->messages, a->m.model, t, a->template, out)
                      : prompts_read_texts(a->prompts, t, out);
 }
 
@@ -105,6 +105,8 @@ static hp_status run_prompts(const args *a, lm *m, const tokenizer *t, double lo
   prompts p = {0};
   HP_TRY(read_settings(a, m, &g));
   hp_status st = read_prompts(a, t, &p);
+  if (p.n_eos) memcpy(g.eos, p.eos, sizeof g.eos);
+  if (p.n_eos) g.n_eos = p.n_eos;
   if (!st) st = generate_many(m, t, p.prompt.at, (int64_t)p.prompt.len, &g, p.r);
   for (size_t i = 0; !st && i < p.prompt.len; i++) {
     p.r[i].load_s = load_s;
@@ -172,7 +174,10 @@ int verb_generate(int argc, char **argv) {
        {"--prompts", CLI_TEXT, &a.prompts, "FILE",
         "prompts, one a line, that are continued side by side; --json: an object each"},
        {"--messages", CLI_TEXT, &a.messages, "FILE",
-        "conversations, one a line as JSON, that the model answers by its chat template"},
+        "conversations, one a line as JSON, that the model answers"},
+       {"--template", CLI_TEXT, &a.template, "NAME",
+        "of --messages: LlamaFactory's template of that name (default: the model's own chat "
+        "template)"},
        {"--max-new-tokens", CLI_INT, &a.max_new_tokens, "N",
         "at most so many (default: generation_config.json, else 128)"},
        SAMPLING_OPTIONS(a),
@@ -195,6 +200,8 @@ int verb_generate(int argc, char **argv) {
   if (n_rest) return cli_usage(argv[0], "\"%s\" is not expected", rest[0]);
   if (!!a.prompt + !!a.prompts + !!a.messages + !!a.tokens != 1)
     return cli_usage(argv[0], "give --prompt or --tokens, or a file of --prompts or --messages");
+  if (a.template && !a.messages)
+    return cli_usage(argv[0], "--template writes conversations: give a file of --messages");
   hp_device *d = NULL;
   void *opened = NULL;
   tokenizer *t = NULL;

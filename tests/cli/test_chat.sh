@@ -87,6 +87,45 @@ exit_is 0
 [ "$(of out 0 tokens)" = "$(of talked 1 tokens)" ] || fail "another answer than generate's"
 [ "$(prompt 0)" = "$(of talked 1 prompt_tokens)" ] || fail "another prompt than generate's"
 
+it "generate --messages --template answers many conversations, each as chat does"
+talk 'One\nTwo\n/save two.json\n' --model job/out --template qwen --system "Be kind"
+exit_is 0
+mv out talked
+{
+  echo '[{"role": "system", "content": "Be kind"}, {"role": "user", "content": "One"}]'
+  sed 's/, {"role": "assistant", "content": "[^{]*"}\]}$/]}/' two.json
+} >many.json
+run generate --model job/out --template qwen --messages many.json --json --max-new-tokens 8
+exit_is 0
+for i in 0 1; do
+  [ "$(of out $i prompt_tokens)" = "$(of talked $i prompt_tokens)" ] || fail "another prompt than chat's"
+  [ "$(of out $i tokens)" = "$(of talked $i tokens)" ] || fail "another answer than chat's"
+done
+first=$(of out 0 prompt_tokens)
+printf '{"messages": [{"role": "user", "content": "One"}], "tools": %s}\n' "$(cat tools.json)" >tooled
+run generate --model job/out --template qwen --messages tooled --json --max-new-tokens 8
+exit_is 0
+tooled=$(of out 0 prompt_tokens)
+talk 'One\n' --model job/out --template qwen --tools tools.json
+[ "$tooled" = "$(prompt 0)" ] || fail "another prompt with tools than chat's"
+bad_chat() { # WHY LINE
+  printf '%s\n' "$2" >bad
+  run generate --model job/out --template qwen --messages bad
+  refused "bad:1" "$1"
+}
+bad_chat 'expected a question of role user or tool as the last message' "$(cat two.json)"
+bad_chat '"bot" is no role; expected system, user, assistant or tool' '[{"role": "bot", "content": "a"}]'
+bad_chat '[1].role: expected an answer, of role assistant' '[{"role": "user", "content": "a"}, {"role": "user", "content": "a"}]'
+bad_chat '[0].content: expected a string, found a list' '[{"role": "user", "content": []}]'
+bad_chat '[0]: expected a message with "role" and "content"' '[{"role": "user"}]'
+bad_chat '"messages" is missing' '{"message": []}'
+bad_chat '[1].role: expected the system message as the first one' '[{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]'
+bad_chat '[0].tool_calls: calls are not written by --template' '[{"role": "assistant", "tool_calls": []}]'
+run generate --model job/out --template qwen --prompt a
+refused "--template writes conversations: give a file of --messages"
+run generate --model job/out --template qwne --messages many.json
+refused 'there is no template "qwne"'
+
 it "the second prompt begins as the first one, and has its answer"
 talk 'One\nTwo\n' --model job/out --template qwen
 exit_is 0
