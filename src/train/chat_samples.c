@@ -71,10 +71,12 @@ static hp_status encode_all(encoding *w, pool *p) {
 
 /* --- what the user is told -------------------------------------------------------------------- */
 
+/* Two responses are a judged one and an empty one, for pairs are of other stages. */
 static const char *why_left_out(const chat *c) {
   if (c->left_out) return c->left_out;
-  return c->n == c->prompt ? "it has no response"
-                           : "it has another number of responses than the stage needs";
+  if (c->n == c->prompt) return "it has no response";
+  return c->n - c->prompt == 1 ? "no column kto_tag judges its answer true or false"
+                               : "its answer is judged (column kto_tag), which is for stage kto";
 }
 
 /* Records that are not trained on, or not as they are. */

@@ -86,6 +86,13 @@ sed -i 's/true}\]/false}]/' data/one.json
 samples data one --template default stage=kto
 exit_is 0
 err_lacks "are judged"
+samples data one --template default
+exit_is 2
+err_has "2 of 2 records are left out; the first is record 1 of data/one.json: its answer is judged (column kto_tag), which is for stage kto"
+printf '[{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]}]' > data/none.json
+samples data none --template default stage=kto
+exit_is 2
+err_has "no column kto_tag judges its answer true or false"
 
 it "alpaca: jsonl and csv; a missing answer"
 printf '{"instruction": "a", "output": "b"}\n{"instruction": "c", "input": "d", "output": "e"}\n{"instruction": "f"}\n' > data/alpaca.jsonl
