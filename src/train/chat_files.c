@@ -80,6 +80,11 @@ hp_status chat_files_complete(const char *name, const tokenizer *t, model_files 
   chat_template of;
   tree config;
   HP_TRY(chat_template_find(name, &of));
+  if (of.replaces_eos && tokenizer_find(t, of.stop[0], strlen(of.stop[0])) < 0)
+    HP_FAIL(HP_ERR_INPUT,
+            "template %s ends texts with %s, which is no token of the model; take the template "
+            "that belongs to it",
+            name, of.stop[0]);
   hp_status st = parse_config(files, &config);
   if (!st && (of.replaces_jinja || !has_template(files, config.root)))
     st = put_template(&of, t, files);

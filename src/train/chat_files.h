@@ -11,7 +11,7 @@
 #include "tok/tokenizer.h"
 
 /* Changes the files that were read; name: a template's.  One that cannot be written as Jinja is
- * told. */
+ * told.  HP_ERR_INPUT if its end token is to take the place of the tokenizer's, which lacks it. */
 hp_status chat_files_complete(const char *name, const tokenizer *t, model_files *files);
 
 #endif

@@ -138,7 +138,7 @@ it "exports the merged model as a folder, with LlamaFactory's keys"
 write merge.yaml <<END
 model_name_or_path: base/out
 adapter_name_or_path: a/out
-template: llama3
+template: default
 finetuning_type: lora
 export_dir: merged
 export_size: 2
