@@ -31,6 +31,31 @@ static hp_status check_reference(train_config *c) {
   return HP_OK;
 }
 
+/* Keys of another stage. */
+static hp_status tell_idle(train_config *c, preference_kind kind) {
+  static const struct {
+    int key;
+    bool pairs, judged; /* do stages of this kind use it? */
+  } keys[] = {{KEY_pref_beta, true, true},
+              {KEY_pref_ftx, true, true},
+              {KEY_pref_loss, true, false},
+              {KEY_pref_exact, true, false},
+              {KEY_dpo_label_smoothing, true, false},
+              {KEY_simpo_gamma, true, false},
+              {KEY_kto_chosen_weight, false, true},
+              {KEY_kto_rejected_weight, false, true}};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    bool used = kind == PREFER_PAIR ? keys[i].pairs : kind == PREFER_JUDGED && keys[i].judged;
+    if (c->at[keys[i].key] && !used)
+      HP_TRY(train_config_note(c, "%s: without effect: it is for stage%s",
+                               train_key_get(keys[i].key)->name,
+                               !keys[i].pairs    ? " kto"
+                               : !keys[i].judged ? " dpo"
+                                                 : "s dpo and kto"));
+  }
+  return HP_OK;
+}
+
 hp_status train_preference_check(train_config *c) {
   preference_kind kind = losses[c->stage].preference;
   bool compared = kind == PREFER_PAIR || kind == PREFER_JUDGED;
@@ -41,6 +66,7 @@ hp_status train_preference_check(train_config *c) {
   if (!isnan(c->ld_alpha) && kind != PREFER_PAIR)
     TREE_FAIL(train_config_at(c, KEY_ld_alpha), "it is for stage dpo; leave it out");
   HP_TRY(check_reference(c));
+  HP_TRY(tell_idle(c, kind));
   return tell_sigmoid(c);
 }
 

@@ -486,6 +486,12 @@ TEST(keys_without_effect_are_told_and_defaults_of_refused_keys_pass) {
   CHECK(strstr(c.notes.at[0], "dataloader_num_workers: accepted, changes no number"));
   CHECK_EQ(c.max_samples, TRAIN_NONE);
   done(&c);
+  CHECK_OK(parse(MINIMUM "pref_ftx: 0.1\npref_loss: orpo\nkto_chosen_weight: 2\n", &c));
+  CHECK_EQ(c.notes.len, 3);
+  CHECK(strstr(c.notes.at[0], "pref_ftx: without effect: it is for stages dpo and kto"));
+  CHECK(strstr(c.notes.at[1], "pref_loss: without effect: it is for stage dpo"));
+  CHECK(strstr(c.notes.at[2], "kto_chosen_weight: without effect: it is for stage kto"));
+  done(&c);
 }
 
 TEST(derived_settings_follow_transformers_and_llamafactory) {
