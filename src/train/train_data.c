@@ -124,18 +124,6 @@ static void note_vocab(train_data *d, const sample_set *s) {
     if (s->ids[i] >= d->vocab) d->vocab = s->ids[i] + 1;
 }
 
-/* Stage kto learns from the difference between good and bad answers; an evaluation may have answers
- * of one kind. */
-static hp_status check_judgements(const sample_set *s) {
-  int64_t goods = 0;
-  for (int64_t i = 0; i < s->samples; i++) goods += s->good[i];
-  if (goods && goods < s->samples) return HP_OK;
-  HP_FAIL(HP_ERR_INPUT,
-          "the training data: all %lld answers are judged %s; stage kto expects some of both: see "
-          "the column kto_tag in dataset_info.json",
-          (long long)s->samples, goods ? "good" : "bad");
-}
-
 static hp_status load(loader *l, train_data *out) {
   const train_config *c = l->c;
   dataset texts = {0};
@@ -149,7 +137,6 @@ static hp_status load(loader *l, train_data *out) {
   if (!st && texts.sample.len)
     st = losses[c->stage].samples(c, &l->rules, "the training data", &texts, l->p, &out->train);
   dataset_free(&texts);
-  if (!st && out->train.good) st = check_judgements(&out->train);
   if (!st && out->train.samples) st = make_order(c, out);
   if (st) return st;
   return length_order_create(c, &out->order, &out->train, out->eval, out->evals, &out->by_length);
@@ -178,6 +165,18 @@ hp_status train_data_open(const train_config *c, const tokenizer *t, const char 
   for (int64_t i = 0; i < d.evals; i++) note_vocab(&d, &d.eval[i]);
   *out = d;
   return HP_OK;
+}
+
+hp_status train_data_check_judgements(const train_data *d) {
+  const sample_set *s = &d->train;
+  int64_t goods = 0;
+  if (!s->good) return HP_OK;
+  for (int64_t i = 0; i < s->samples; i++) goods += s->good[i];
+  if (goods && goods < s->samples) return HP_OK;
+  HP_FAIL(HP_ERR_INPUT,
+          "the training data: all %lld answers are judged %s; stage kto expects some of both: see "
+          "the column kto_tag in dataset_info.json",
+          (long long)s->samples, goods ? "good" : "bad");
 }
 
 hp_status train_data_digest(const train_data *d, const sample_set *s, char hex[33]) {

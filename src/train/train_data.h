@@ -61,6 +61,9 @@ void train_data_free(train_data *d);
 /* A digest of the samples of d in order, with the positions of padding tokens in them: equal for
  * equal data. */
 hp_status train_data_digest(const train_data *d, const sample_set *s, char hex[33]);
+/* Fails if all answers to train on in stage kto are good, or all are bad: nothing is learned of
+ * them. Those of an evaluation may be of one kind. */
+hp_status train_data_check_judgements(const train_data *d);
 /* Fails if an id is not a row of the model's embedding, which has `rows` rows. */
 hp_status train_data_check_vocab(const train_data *d, int64_t rows);
 /* The first sample, as LlamaFactory shows it before training. */

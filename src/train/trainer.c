@@ -34,6 +34,7 @@ static hp_status open_data(const train_config *c, model_files *with, run_data *d
   hp_status st = train_data_open(c, d->tokenizer, c->model_name_or_path, threads, &d->sets);
   pool_free(threads);
   HP_TRY(st);
+  HP_TRY(train_data_check_judgements(&d->sets));
   int64_t most = train_data_largest(&d->sets);
   d->shifted = mem_calloc((size_t)most, sizeof *d->shifted);
   HP_TRY_MEM(d->shifted);

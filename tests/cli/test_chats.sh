@@ -80,12 +80,7 @@ exit_is 2
 err_has "data/none.json: record 2 has <image>, and no file for it can be read: models of text alone are built (1 of 2 records have such words)"
 printf '[{"instruction": "a", "output": "b", "kto_tag": true}, {"instruction": "c", "output": "d", "kto_tag": true}]' > data/one.json
 samples data one --template default stage=kto
-exit_is 2
-err_has "the training data: all 2 answers are judged good; stage kto expects some of both: see the column kto_tag in dataset_info.json"
-sed -i 's/true}\]/false}]/' data/one.json
-samples data one --template default stage=kto
 exit_is 0
-err_lacks "are judged"
 samples data one --template default
 exit_is 2
 err_has "2 of 2 records are left out; the first is record 1 of data/one.json: its answer is judged (column kto_tag), which is for stage kto"

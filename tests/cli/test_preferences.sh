@@ -185,3 +185,7 @@ END
 run tokenize --dataset kto --dataset_dir kto-data --model kto/model --template qwen stage=kto
 exit_is 0
 err_has "1 of 3 records are left out; the first is record 2 of kto-data/kto.json: it has no response"
+sed -i 's/false/true/' kto-data/kto.json
+run train kto/job.yaml dataset=kto dataset_dir=kto-data output_dir=good
+exit_is 2
+err_has "the training data: all 2 answers are judged good; stage kto expects some of both: see the column kto_tag in dataset_info.json"
