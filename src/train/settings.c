@@ -82,19 +82,19 @@ static const struct {
     {"ld_alpha", KEY_ld_alpha, NULL, SETTING_NUMBER},
     {"ref_model", KEY_ref_model, NULL, SETTING_NUMBER},
     {"ref_model_adapters", KEY_ref_model_adapters, NULL, SETTING_NUMBER},
-    {"finetuning_type", KEY_finetuning_type, NULL, SETTING_NUMBER},
-    {"freeze_trainable_layers", KEY_freeze_trainable_layers, NULL, SETTING_NUMBER},
-    {"freeze_trainable_modules", KEY_freeze_trainable_modules, NULL, SETTING_NUMBER},
-    {"freeze_extra_modules", KEY_freeze_extra_modules, NULL, SETTING_NUMBER},
-    {"lora_rank", KEY_lora_rank, NULL, SETTING_NUMBER},
+    {"finetuning_type", KEY_finetuning_type, NULL, SETTING_TENSORS},
+    {"freeze_trainable_layers", KEY_freeze_trainable_layers, NULL, SETTING_TENSORS},
+    {"freeze_trainable_modules", KEY_freeze_trainable_modules, NULL, SETTING_TENSORS},
+    {"freeze_extra_modules", KEY_freeze_extra_modules, NULL, SETTING_TENSORS},
+    {"lora_rank", KEY_lora_rank, NULL, SETTING_TENSORS},
     {"lora_alpha", KEY_lora_alpha, NULL, SETTING_NUMBER},
     {"lora_dropout", KEY_lora_dropout, NULL, SETTING_NUMBER},
-    {"lora_target", KEY_lora_target, NULL, SETTING_NUMBER},
-    {"additional_target", KEY_additional_target, NULL, SETTING_NUMBER},
+    {"lora_target", KEY_lora_target, NULL, SETTING_TENSORS},
+    {"additional_target", KEY_additional_target, NULL, SETTING_TENSORS},
     {"loraplus_lr_ratio", KEY_loraplus_lr_ratio, NULL, SETTING_NUMBER},
     {"pissa_init", KEY_pissa_init, NULL, SETTING_NUMBER},
     {"pissa_iter", KEY_pissa_iter, NULL, SETTING_NUMBER},
-    {"use_dora", KEY_use_dora, NULL, SETTING_NUMBER},
+    {"use_dora", KEY_use_dora, NULL, SETTING_TENSORS},
     {"use_rslora", KEY_use_rslora, NULL, SETTING_NUMBER},
     {"adapter_name_or_path", KEY_adapter_name_or_path, NULL, SETTING_NUMBER},
     {"adapter_folder", KEY_adapter_folder, NULL, SETTING_NUMBER},
@@ -272,6 +272,7 @@ typedef struct {
   const train_config *c;
   int64_t step;
   str refused, names; /* what is not the same, and what would allow it */
+  bool other_tensors; /* nothing would: the checkpoint has other tensors */
 } matching;
 
 /* Is the name among those, which have commas between? */
@@ -296,7 +297,7 @@ static hp_status note_change(run_settings *s, int64_t step, const char *name, co
 /* `allow`: the name in resume_override; `shown`: the difference in words. */
 static hp_status differs(matching *m, const char *allow, const char *name, const char *then,
                          const char *now, const char *shown) {
-  if (settings_has_override(m->c, allow)) {
+  if (settings_has_override(m->c, allow) && !m->other_tensors) {
     log_warn("resume_override: %s, from step %lld on", shown, (long long)m->step + 1);
     return note_change(m->now, m->step, name, then, now);
   }
@@ -339,6 +340,7 @@ static hp_status match_one(matching *m, const tree_node *settings, const run_set
     st = note_change(m->now, m->step, s->name, then, s->value);
   } else if (!st) {
     const char *allow = strncmp(s->name, "eval_data", 9) ? s->name : "eval_data";
+    m->other_tensors |= s->kind == SETTING_TENSORS;
     st = differs(m, allow, s->name, then, s->value, shown.at);
   }
   str_free(&shown);
@@ -418,6 +420,12 @@ static hp_status take_changes(run_settings *s, const tree_node *state) {
 }
 
 static hp_status refuse(const matching *m, const tree_node *state) {
+  if (m->other_tensors)
+    TREE_FAIL(
+        state,
+        "the run would train other weights than those in the checkpoint: %s; restore what was "
+        "there, or begin anew with overwrite_output_dir: true",
+        m->refused.at);
   TREE_FAIL(state,
             "the run would go on with other numbers: %s; restore what was there, or write "
             "resume_override: [%s] to go on with the change, or begin anew with "

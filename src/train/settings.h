@@ -7,9 +7,10 @@
 #include "train/train_data.h"
 
 typedef enum {
-  SETTING_DATA,   /* how samples are made: named in the message if the data has changed */
-  SETTING_NUMBER, /* a change is refused, unless resume_override names it */
-  SETTING_TOLD    /* may change; the change is reported */
+  SETTING_DATA,    /* how samples are made: named in the message if the data has changed */
+  SETTING_NUMBER,  /* a change is refused, unless resume_override names it */
+  SETTING_TENSORS, /* a change is refused: it decides what a checkpoint has tensors of */
+  SETTING_TOLD     /* may change; the change is reported */
 } setting_kind;
 
 typedef struct {

@@ -48,6 +48,16 @@ run train a/job.yaml lora_rank=2 max_steps=12
 exit_is 2
 err_has "lora_rank 4 -> 2"
 
+it "a resume with an adapter of other tensors is refused"
+for other in "lora_rank=2" "finetuning_type=full" "use_dora=true"; do
+  run train a/job.yaml output_dir=a/out resume_from_checkpoint=true max_steps=12 $other
+  exit_is 2
+  err_has "the run would train other weights than those in the checkpoint: "
+  err_has "${other%=*} "
+  err_has "or begin anew with overwrite_output_dir: true"
+  err_lacks resume_override
+done
+
 it "trains on the adapter of adapter_name_or_path"
 lora c <<END
 adapter_name_or_path: a/out
