@@ -36,6 +36,12 @@ cat > data/dataset_info.json <<'END'
  "system": {"file_name": "chat.json", "formatting": "sharegpt", "columns": {"messages": "conversations", "system": "sistem"}},
  "alpaca": {"file_name": "alpaca.jsonl"},
  "table": {"file_name": "table.csv"},
+ "pair": {"file_name": "pair.json", "formatting": "sharegpt", "ranking": true,
+  "columns": {"messages": "conversations", "chosen": "chosen", "rejected": "rejected"}},
+ "openai": {"file_name": "openai.json", "formatting": "openai", "columns": {"messages": "messages", "tools": "tools"},
+  "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant", "system_tag": "system"}},
+ "shared": {"file_name": "shared.json", "formatting": "sharegpt", "columns": {"messages": "conversations", "tools": "tools"}},
+ "row": {"file_name": "table.csv", "columns": {"prompt": "instruction", "query": "question", "response": "output"}},
  "mixed": {"file_name": "mixed.jsonl", "formatting": "sharegpt"},
  "images": {"file_name": "images.json", "formatting": "sharegpt", "columns": {"messages": "conversations", "images": "images"}},
  "tools": {"file_name": "tools.json", "formatting": "sharegpt", "columns": {"messages": "conversations", "tools": "tools"}},
@@ -78,6 +84,12 @@ printf '[{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "va
 samples data none --template default
 exit_is 2
 err_has "data/none.json: record 2 has <image>, and no file for it can be read: models of text alone are built (1 of 2 records have such words)"
+for place in video audio; do
+  sed "s/<image>/<$place>/" data/none.json > data/place.json
+  samples data place.json --template default
+  exit_is 2
+  err_has "data/place.json: record 2 has <$place>, and no file for it can be read"
+done
 printf '[{"instruction": "a", "output": "b", "kto_tag": true}, {"instruction": "c", "output": "d", "kto_tag": true}]' > data/one.json
 samples data one --template default stage=kto
 exit_is 0
@@ -97,6 +109,9 @@ exit_is 0
 err_has "1 of 3 records are left out; the first is record 3 of data/alpaca.jsonl: it has no response"
 mv out alpaca.out
 samples data table --template default
+same_file alpaca.out out
+printf '\357\273\277' | cat - data/table.csv > data/marked.csv # a byte order mark
+samples data marked.csv --template default
 same_file alpaca.out out
 
 it "a path in place of a name: the format is found from the first record"
@@ -122,6 +137,7 @@ printf '{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "val
 printf '[{"conversations": [{"from": "human", "value": "<image>a"}, {"from": "gpt", "value": "b"}], "images": ["x.png"]}]' > data/images.json
 printf '[{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}], "tools": "[{]"}]' > data/tools.json
 refused system 'no record has "sistem"'
+refused row 'data/table.csv: no record has "question"'
 refused mixed 'data/mixed.jsonl:2'
 refused mixed 'there is no "conversations" in the record'
 refused images 'data/images.json:1'
@@ -156,6 +172,13 @@ err_has 'template llama3 ends texts with <|eot_id|>, which is no token'
 run tokenize --model poor --dataset-dir "$chats" --dataset chats --template openchat-3.6
 exit_is 0
 err_has ', <|eot_id|>: written as pieces of text; is it the template of this model?'
+
+for token in '<|user|>' '<|system|>' '<|observation|>' '[gMASK]'; do
+  sed "s/${token#[}/x${token#[}/g" "$chats/tokenizer.json" > poor/tokenizer.json
+  run tokenize --model poor --dataset-dir "$chats" --dataset chats --template chatglm3
+  exit_is 2
+  err_has "template chatglm3 writes the token $token, which the tokenizer does not have"
+done
 
 it "without template: it is made of the model's own"
 mkdir own
@@ -200,6 +223,45 @@ samples "$chats" chats --template default cutoff_len=3
 err_has 'samples are longer than cutoff_len 3 and are cut'
 samples "$chats" alpaca --template alpaca default_system="$(printf 'long %.0s' 1 2 3 4 5 6 7 8 9)" mask_history=true cutoff_len=12
 exit_is 0
+
+it "a sample is cut as LlamaFactory's infer_seqlen cuts it, at every cutoff_len"
+counts() { # tokens of the only sample, and those of them that are learned
+  sed 's/.*"labels": \[\(.*\)\]}/\1/' out | awk -F', ' '{ for (i = 1; i <= NF; i++) n += $i != -100; print NF, n + 0 }'
+}
+for answer in "three four" "three four five six seven eight"; do
+  printf '[{"instruction": "one two", "output": "%s"}]' "$answer" > data/cut.json
+  samples data cut.json --template default
+  whole=$(counts)
+  for cutoff in $(seq $((${whole#* } + ${whole% *}))); do
+    samples data cut.json --template default cutoff_len="$cutoff"
+    echo "$whole $(counts) $cutoff" | awk '{
+      source = $1 - $2; target = most = $2; room = $5
+      if (target * 2 >= room) most = source * 2 < room ? room - source : int(room * (target / (source + target)))
+      if (target > most) target = most
+      if (source > room - target) source = room - target
+      exit !($3 == source + target && $4 == target) }' || fail "cutoff_len $cutoff of $whole tokens and learned ones leaves $(counts)"
+  done
+done
+
+it "openai data: a system message of its own is followed by a line break if there are tools"
+tools='"tools": "[{\"name\": \"look\", \"description\": \"Looks.\", \"parameters\": {\"type\": \"object\", \"properties\": {}}}]"'
+printf '[{"messages": [{"role": "system", "content": "detailed thinking on"}, {"role": "user", "content": "a"},
+  {"role": "assistant", "content": "b"}], %s}]' "$tools" > data/openai.json
+printf '[{"conversations": [{"from": "system", "value": "detailed thinking on\\n"}, {"from": "human", "value": "a"},
+  {"from": "gpt", "value": "b"}], %s}]' "$tools" > data/shared.json
+samples data openai --template qwen
+exit_is 0
+mv out openai.out
+samples data shared --template qwen
+same_file openai.out out
+
+it "both answers of a pair have the prompt of the chosen one"
+printf '[{"conversations": [{"from": "human", "value": "a"}],
+  "chosen": {"from": "gpt", "value": "b"}, "rejected": {"from": "gpt", "value": "<think>c</think>d"}}]' > data/pair.json
+samples data pair --template qwen3 stage=dpo enable_thinking=null
+exit_is 0
+prompt_of() { sed "s/.*\"$1_labels\": \[\([^]]*\)\].*/\1/" out | tr ',' '\n' | grep -c -- -100; }
+[ "$(prompt_of chosen)" = "$(prompt_of rejected)" ] || fail "prompts of $(prompt_of chosen) and $(prompt_of rejected) tokens"
 
 # job NAME TEMPLATE: a job of stage sft on conversations of the repository.
 it "stage sft trains: the same bits on one device and two, and after a resume"
