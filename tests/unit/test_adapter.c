@@ -213,6 +213,31 @@ TEST(kinds_of_adapters_that_are_not_built_are_refused_by_key) {
   lm_free(m);
 }
 
+TEST(adapters_of_the_rest_of_weights_are_refused) {
+  static const char *const inits[] = {"pissa", "pissa_niter_16", "corda",
+                                      "olora", "loftq",          "lora_ga"};
+  lm *m = make_model(NULL, config);
+  char text[80];
+  factors x;
+  make_factors(&x);
+  write_tensors(x.t, 2);
+  for (size_t i = 0; i < sizeof inits / sizeof *inits; i++) {
+    snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", \"init_lora_weights\": \"%s\"}",
+             inits[i]);
+    write_config(text);
+    refused(m, "the adapter belongs to the rest of weights");
+  }
+  lm_free(m);
+}
+
+TEST(a_file_without_tensors_is_no_adapter) {
+  lm *m = make_model(NULL, config);
+  write_config("{\"peft_type\": \"LORA\"}");
+  write_tensors(NULL, 0);
+  refused(m, "holds no tensors of an adapter");
+  lm_free(m);
+}
+
 static void find_logits(lm *m, float *logits) {
   int32_t ids[TOKENS] = {3, 1, 4, 1, 5};
   CHECK_OK(lm_logits(m, &(lm_tokens){ids, TOKENS}, logits));
