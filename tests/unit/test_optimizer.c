@@ -227,6 +227,17 @@ static void train(const optimizer_options *o, const model_param *param, job *j) 
   hp_program_free(p);
 }
 
+TEST(the_state_of_a_param_is_that_of_its_optimizer) {
+  const model_param p = {.name = "w", .kind = PARAM_MATRIX, .shape = {2, {6, 4}}};
+  static const int64_t want[] = {[OPTIMIZER_ADAMW] = 48,
+                                 [OPTIMIZER_SGD] = 0,
+                                 [OPTIMIZER_ADAFACTOR] = 10,
+                                 [OPTIMIZER_LION] = 24,
+                                 [OPTIMIZER_MUON] = 24};
+  for (int k = 0; k < OPTIMIZERS; k++)
+    CHECK_EQ(optimizer_state_size(&(optimizer_options){.kind = (optimizer_kind)k}, &p), want[k]);
+}
+
 static void check_kind(optimizer_kind kind) {
   const optimizer_options o = {kind, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-3, .decay = 0.1};
   for (size_t i = 0; i < PARAMS; i++) {

@@ -58,6 +58,25 @@ TEST(predictions_with_special_tokens_show_the_padding_of_batches) {
               "\", \"label\": \"<p><p><p>\"}\n");
 }
 
+/* Prompts are padded to a multiple in front of the answers. */
+TEST(predictions_are_as_wide_as_padded_prompts_and_answers) {
+  sample_set wide = set;
+  predictions p;
+  str lines = {0};
+  tokenizer *t = make();
+  wide.multiple = 32;
+  CHECK_OK(answer(&p));
+  p.set = &wide;
+  CHECK_OK(predictions_print(&p, t, &(predictions_form){.batch = 2, .pad = PAD}, &lines));
+  size_t pads = 0, prompt = strlen("{\"prompt\": \"ab\"");
+  for (const char *at = lines.at + prompt; (at = strstr(at, "<p>")); at += 3) pads++;
+  /* rows of 32 + 2 tokens, of which 1, 1 and 2 are no pads; labels of 32, with 1, 3 and none */
+  CHECK_EQ(pads, 3 * 34 - 4 + 3 * 32 - 4);
+  str_free(&lines);
+  predictions_free(&p);
+  tokenizer_free(t);
+}
+
 TEST(predictions_fail_cleanly_without_memory) {
   const predictions_form f = {.batch = 2, .pad = PAD};
   tokenizer *t = make();
