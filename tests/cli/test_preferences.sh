@@ -108,6 +108,10 @@ sed -i 's/"vocab_size": [0-9]*/"vocab_size": 700/' other/config.json
 run train dpo/job.yaml output_dir=ref2 ref_model=other
 exit_is 2
 err_has "has a vocabulary of 700, the model that is trained one of 600"
+sed -i 's/"vocab_size": [0-9]*/"vocab_size": 500/' other/config.json
+run train dpo/job.yaml output_dir=ref2 ref_model=other
+exit_is 2
+err_has "has a vocabulary of 500, the model that is trained one of 600"
 sed 's/"vocab_size": [0-9]*/"vocab_size": 600/' dpo/model/config.json > other/config.json
 sed -i 's/"!":0/"?!?":0/' other/tokenizer.json
 run train dpo/job.yaml output_dir=ref2 ref_model=other
@@ -152,6 +156,12 @@ for row in "pref_beta=0|pref_beta" "pref_loss=odd|pref_loss" "dpo_label_smoothin
   exit_is 2
   err_has "${row#*|}"
 done
+run train kto/job.yaml ld_alpha=0.5 output_dir=bad
+exit_is 2
+err_has "ld_alpha: it is for stage dpo; leave it out"
+run train dpo/job.yaml output_dir=dpo-one pref_beta=0.2 max_steps=5
+exit_is 2
+err_has "pref_beta 0.1 -> 0.2"
 run train kto/job.yaml dataset=alpaca output_dir=bad
 exit_is 2
 err_has "no record is left to train on"
