@@ -66,6 +66,10 @@ run train c/job.yaml
 exit_is 0
 cmp -s a/out/adapter_model.safetensors c/out/adapter_model.safetensors && fail "nothing was trained"
 [ "$(json c/out/adapter_config.json lora_alpha)" = 8 ] || fail "lora_alpha is not the adapter's"
+cp -r base/out moved
+run train c/job.yaml model_name_or_path=moved output_dir=c/moved max_steps=1
+exit_is 0
+json_is c/moved/adapter_config.json base_model_name_or_path moved
 
 it "merges all but the last of several adapters, and all with create_new_adapter"
 lora d <<END
@@ -192,6 +196,13 @@ exit_is 0
 same_file h/out/adapter_model.safetensors h/again/adapter_model.safetensors
 run train h/job.yaml output_dir=h/on adapter_name_or_path=h/out
 exit_is 0
+run train h/job.yaml output_dir=h/trained val_size=8 do_eval=true
+exit_is 0
+run train h/job.yaml output_dir=h/read val_size=8 do_eval=true do_train=false adapter_name_or_path=h/trained
+exit_is 0
+loss_of() { sed -n 's/.*"eval_loss": \([0-9.]*\),*/\1/p' "h/$1/all_results.json"; }
+awk -v a="$(loss_of trained)" -v b="$(loss_of read)" 'BEGIN { d = a - b; exit !(a > 0 && d < 1e-5 && d > -1e-5) }' ||
+  fail "a loss of $(loss_of trained) when trained, of $(loss_of read) by its adapter"
 write whole.yaml <<END
 model_name_or_path: base/out
 adapter_name_or_path: h/out
@@ -253,6 +264,16 @@ for i in 0 100 2000; do
     fail "it does not start as the model"
 done
 
+it "with use_dora dropout is also before what the sizes add"
+run train base/job.yaml output_dir=stranger seed=1 max_steps=1
+for rate in 0.0 0.5; do # B is 0, and the sizes are those of another model
+  sed -i "s/\"lora_dropout\": [0-9.]*/\"lora_dropout\": $rate/" j/start/adapter_config.json
+  run train j/job.yaml model_name_or_path=stranger adapter_name_or_path=j/start output_dir=j/$rate max_steps=1 learning_rate=0
+  exit_is 0
+  sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' j/$rate/trainer_log.jsonl > loss.$rate
+done
+[ -s loss.0.0 ] && cmp -s loss.0.0 loss.0.5 && fail "a loss of $(cat loss.0.0) with dropout and without"
+
 it "refuses what does not fit, by key"
 run train a/job.yaml output_dir=x lora_target=q_proj,w_proj
 exit_is 2
@@ -274,3 +295,10 @@ run train a/job.yaml output_dir=x adapter_name_or_path=other
 exit_is 2
 err_has "other/adapter_model.safetensors: tensor \"base_model.model.model.layers.9.mlp"
 err_has "expected an adapter of this model"
+run train a/job.yaml output_dir=x lora_dropout=1
+exit_is 2
+err_has "lora_dropout: 1; expected less than 1"
+cp merge.yaml into.yaml && printf 'export_dir: a/out\n' >> into.yaml
+run export into.yaml
+exit_is 2
+err_has "export_dir: is the folder of an adapter; write another one"

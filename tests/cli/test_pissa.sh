@@ -82,6 +82,8 @@ run "$@" output_dir=turned/plain pissa_init=false pissa_convert=false
 run "$@" output_dir=turned/split
 exit_is 0
 close "$(evals turned/split | head -n 1)" "$(evals turned/plain | head -n 1)" 1e-6
+json_is turned/plain/adapter_config.json fan_in_fan_out true
+json_is turned/split/pissa_converted/adapter_config.json fan_in_fan_out true
 run "$@" output_dir=turned/judge do_train=false pissa_init=false pissa_convert=false \
   adapter_name_or_path=turned/split/pissa_converted
 exit_is 0
