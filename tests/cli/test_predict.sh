@@ -75,6 +75,12 @@ for seed in 1 1 2; do
   exit_is 0
   cat drawn/generated_predictions.jsonl >> drawn.$seed
 done
+run train job/job.yaml do_train=false model_name_or_path=one train_from_scratch=false output_dir=top do_sample=true temperature=2.0 top_k=1
+exit_is 0
+same_file one/generated_predictions.jsonl top/generated_predictions.jsonl
+run train job/job.yaml do_train=false model_name_or_path=one train_from_scratch=false output_dir=full dataloader_drop_last=true per_device_eval_batch_size=5
+exit_is 0
+[ "$(wc -l < full/generated_predictions.jsonl)" = $(($(wc -l < one/generated_predictions.jsonl) / 5 * 5)) ] || fail "answers of the last batch, which is short"
 cat drawn/generated_predictions.jsonl drawn/generated_predictions.jsonl > twice
 n=$(wc -l < drawn/generated_predictions.jsonl)
 head -n "$n" drawn.1 > first
