@@ -175,6 +175,15 @@ chat '' --model own --tool-format qwen
 exit_is 2
 err_has 'write --template NAME'
 
+it "a message that cannot be answered is forgotten"
+cp -r own picky
+sed -i 's/{%- for m in messages %}/&{% if m.content == "Bad" %}{{ raise_exception("bad") }}{% endif %}/' picky/chat_template.jinja
+chat 'One\nBad\n/save kept.json\nTwo\n' --model picky --max-new-tokens 2
+exit_is 2
+err_has bad
+[ "$(wc -l <out)" = 2 ] || fail "the message behind it was not answered"
+grep -q Bad kept.json && fail "it is still in the conversation"
+
 it "commands that fail are told, the talk goes on, and the exit code is 2"
 chat '/rest\nOne\n' --model own --max-new-tokens 8
 exit_is 2

@@ -2,6 +2,7 @@
 #include "base/hash.h"
 #include "base/io.h"
 #include "base/json.h"
+#include "dataset/chat_encode.h"
 #include "dataset/chat_jinja.h"
 #include "jinja/model_template.h"
 #include "test.h"
@@ -133,4 +134,22 @@ TEST(chat_template_saved_writes_conversations) {
   tree_free(&messages);
   model_template_free(&t);
   end(&f);
+}
+
+/* glm4 stops at two words besides the end token, which is named once. */
+TEST(answers_end_at_every_stop_word_of_the_template) {
+  chat_template t;
+  tokenizer *with;
+  int32_t ids[4];
+  CHECK_OK(tokenizer_load(chats, &with));
+  CHECK_OK(chat_template_find("glm4", &t));
+  int32_t user = tokenizer_find(with, "<|user|>", 8);
+  int32_t observation = tokenizer_find(with, "<|observation|>", 15);
+  CHECK(user >= 0 && observation >= 0);
+  CHECK_EQ(chat_find_ends(&t, with, 7, ids, 4), 3);
+  CHECK(ids[0] == 7 && ids[1] == user && ids[2] == observation);
+  CHECK_EQ(chat_find_ends(&t, with, user, ids, 4), 2);
+  CHECK(ids[0] == user && ids[1] == observation);
+  CHECK_EQ(chat_find_ends(&t, with, 7, ids, 2), 2);
+  tokenizer_free(with);
 }
