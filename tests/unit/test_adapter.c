@@ -80,6 +80,32 @@ TEST(experts_that_are_one_tensor_have_no_adapter) {
   lm_free(m);
 }
 
+TEST(modules_drop_other_elements) {
+  enum { T = 4, MODULES = 14 };
+  lm *m = make_model(NULL, config);
+  long long stream[MODULES];
+  adapter *a;
+  model_build b;
+  char *text;
+  int n = 0;
+  CHECK_OK(create(m, "all", 2, &a));
+  a->o.dropout = 0.5;
+  CHECK_OK(lm_set_adapter(m, a));
+  CHECK_OK(lm_graph_begin(m, 1, T, NULL, T, &b));
+  b.dropout_seed = hp_input(b.g, "seed", HP_I64, (hp_shape){0});
+  m->c.family->hidden(&b);
+  CHECK_OK(hp_graph_print(b.g, &text));
+  for (const char *at = text; (at = strstr(at, "dropout ")) && n < MODULES; at++) {
+    CHECK(sscanf(strstr(at, "stream="), "stream=%lld", &stream[n]) == 1);
+    for (int i = 0; i < n; i++) CHECK(stream[i] != stream[n]);
+    n++;
+  }
+  CHECK_EQ(n, MODULES);
+  hp_free(text);
+  lm_graph_end(&b);
+  lm_free(m);
+}
+
 TEST(the_scale_is_alpha_by_rank_or_by_its_root) {
   adapter a = {.o = {.alpha = 12}};
   CHECK_EQ(adapter_scale(&a, 4), 3.0);
@@ -210,6 +236,23 @@ TEST(kinds_of_adapters_that_are_not_built_are_refused_by_key) {
   refused(m, "expected a rank of 1 or more");
   write_config("[]");
   refused(m, "adapter_config.json");
+  lm_free(m);
+}
+
+/* peft saves the own weight of a layer next to A and B: it is that of the model. */
+TEST(the_own_weight_of_a_layer_in_an_adapter_is_left_out) {
+  lm *m = make_model(NULL, config);
+  adapter_file *f;
+  factors x;
+  make_factors(&x);
+  st_tensor t[3] = {x.t[0], x.t[1], x.t[0]};
+  t[2].name = MODULE "base_layer.weight";
+  write_config(usual);
+  write_tensors(t, 3);
+  CHECK_OK(open_file(m, &f));
+  CHECK_EQ(f->a->modules.len, 1);
+  CHECK_EQ(f->a->whole.len, 0);
+  adapter_file_close(f);
   lm_free(m);
 }
 
