@@ -76,15 +76,21 @@ static hp_status put_eos(const tree_node *config, const char *eos, model_files *
   return st;
 }
 
+/* An end token that the tokenizer has not would be a new id, for which the model has no row. */
+static hp_status check_eos(const chat_template *of, const tokenizer *t) {
+  const char *eos = of->stop[0];
+  if (!of->replaces_eos || tokenizer_find(t, eos, strlen(eos)) >= 0) return HP_OK;
+  HP_FAIL(HP_ERR_INPUT,
+          "template %s ends texts with %s, which is no token of the tokenizer; take the template "
+          "that belongs to the model",
+          of->name, eos);
+}
+
 hp_status chat_files_complete(const char *name, const tokenizer *t, model_files *files) {
   chat_template of;
   tree config;
   HP_TRY(chat_template_find(name, &of));
-  if (of.replaces_eos && tokenizer_find(t, of.stop[0], strlen(of.stop[0])) < 0)
-    HP_FAIL(HP_ERR_INPUT,
-            "template %s ends texts with %s, which is no token of the model; take the template "
-            "that belongs to it",
-            name, of.stop[0]);
+  HP_TRY(check_eos(&of, t));
   hp_status st = parse_config(files, &config);
   if (!st && (of.replaces_jinja || !has_template(files, config.root)))
     st = put_template(&of, t, files);

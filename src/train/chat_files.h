@@ -10,8 +10,9 @@
 #include "ckpt/model_files.h"
 #include "tok/tokenizer.h"
 
-/* Changes the files that were read; name: a template's.  One that cannot be written as Jinja is
- * told.  HP_ERR_INPUT if its end token is to take the place of the tokenizer's, which lacks it. */
+/* Changes the files that were read; name: a template's.  Fails for one whose end token takes the
+ * place of the tokenizer's and is none of its tokens.  One that cannot be written as Jinja is told.
+ */
 hp_status chat_files_complete(const char *name, const tokenizer *t, model_files *files);
 
 #endif

@@ -244,7 +244,7 @@ sed 's/<|eot_id|>/<|other|>/g' "$chats/tokenizer.json" >poor/tokenizer.json
 refuses 'template llama3 ends texts with <|eot_id|>, which is no token of poor' --model poor --template llama3
 printf 'model_name_or_path: poor\nexport_dir: poor-export\ntemplate: llama3\n' >export.yaml
 run export export.yaml
-refused 'template llama3 ends texts with <|eot_id|>, which is no token of the model'
+refused 'template llama3 ends texts with <|eot_id|>, which is no token of the tokenizer'
 no_file poor-export/config.json
 refuses 'nowhere: there is no such folder' --model nowhere
 refuses '--model DIR is missing'

@@ -174,6 +174,10 @@ tensors half/model.safetensors | grep -qv ' BF16 ' && fail "not all tensors are 
 run export merge.yaml export_dir=base/out
 exit_is 2
 err_has "is the folder of model_name_or_path"
+run export merge.yaml export_dir=unfit template=llama3
+exit_is 2
+err_has "template llama3 ends texts with <|eot_id|>, which is no token of the tokenizer"
+[ ! -e unfit ] || fail "a refused export left a folder"
 run export merge.yaml export_quantization_bit=4
 exit_is 2
 err_has "quantized exports are not built"
@@ -196,6 +200,10 @@ exit_is 0
 same_file h/out/adapter_model.safetensors h/again/adapter_model.safetensors
 run train h/job.yaml output_dir=h/on adapter_name_or_path=h/out
 exit_is 0
+run train h/job.yaml model_name_or_path=half output_dir=h/half max_steps=1
+exit_is 0
+tensors h/half/adapter_model.safetensors | grep -v " F32 " > narrow
+[ ! -s narrow ] || fail "tensors of an adapter that are not F32: $(cat narrow)"
 run train h/job.yaml output_dir=h/trained val_size=8 do_eval=true
 exit_is 0
 run train h/job.yaml output_dir=h/read val_size=8 do_eval=true do_train=false adapter_name_or_path=h/trained
