@@ -82,6 +82,11 @@ exit_is 0
 run train d/job.yaml output_dir=d/new create_new_adapter=true lora_rank=2
 exit_is 0
 [ "$(json d/new/adapter_config.json r)" = 2 ] || fail "the new adapter has another rank"
+for of in a/out,d/new:2 d/new,a/out:4; do
+  run train d/job.yaml output_dir=d/last overwrite_output_dir=true adapter_name_or_path="${of%:*}"
+  exit_is 0
+  [ "$(json d/last/adapter_config.json r)" = "${of#*:}" ] || fail "of ${of%:*} it is not the last that is trained on"
+done
 
 it "with dropout it gives the same bits again, and other ones than without"
 lora e <<END
