@@ -15,6 +15,7 @@ typedef struct {
   pthread_barrier_t all;
   hp_status said[PROCESSES];
   int fails, when; /* who fails, when it is asked so many times; -1: nobody */
+  const char *dir; /* made before the threads */
 } job;
 
 typedef struct {
@@ -60,12 +61,12 @@ static void *save(void *context) {
                           .step = 4,
                           .state = "{}",
                           .run = 99};
-  p->result = checkpoint_save(test_dir(), &c);
+  p->result = checkpoint_save(p->j->dir, &c);
   return NULL;
 }
 
 static void save_together(int fails, int when, hp_status want) {
-  job j = {.fails = fails, .when = when};
+  job j = {.fails = fails, .when = when, .dir = test_dir()};
   process p[PROCESSES];
   pthread_barrier_init(&j.all, NULL, PROCESSES);
   for (int i = 0; i < PROCESSES; i++) {
