@@ -33,7 +33,7 @@ static double chance(uint64_t *state) {
   return (double)(*state >> 40) / (1 << 24);
 }
 
-/* Lengths of the micro-batches, of which 1 is the mean. */
+/* Lengths of the micro-batches; their mean is 1. */
 typedef struct {
   uint32_t n;
   double a[MICROS_MAX], b[MICROS_MAX];

@@ -25,8 +25,8 @@ typedef struct {
   uint32_t *stage0, *stage;       /* [devices + 1] the stages of a device */
   uint32_t *forwards, *backwards; /* [stages] micro-batches that have begun */
   uint32_t *f_turn, *b_turn;      /* [cells] turn of F and B */
-  double *f_s, *b_s;              /* [cells] when what they read has arrived, */
-  uint32_t *f_inputs, *b_inputs;  /* [cells] of which so many have not been made */
+  double *f_s, *b_s;              /* [cells] when all inputs have arrived */
+  uint32_t *f_inputs, *b_inputs;  /* [cells] number of inputs not made yet */
   pipe_graph graph;
   pipe_row *deferred; /* [cells] by device, in the order of B */
   pipe_events events;

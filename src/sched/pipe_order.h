@@ -1,8 +1,8 @@
 /* The order of micro-batches of unequal cost in which a pipeline is least idle.
  *
- * Micro-batches of text and pictures cost each stage another time.  In a bad order a stage waits
- * for a long one while short ones would have kept it busy.  Whoever fills the micro-batches of a
- * step with samples puts them into this order; gradients are then added up in it. */
+ * Micro-batches of text and pictures take different times on each stage.  In a bad order a stage
+ * waits for a long one while short ones would have kept it busy.  A caller puts the micro-batches
+ * of a step into this order before it runs, for gradients are added up in the order of the rows. */
 #ifndef SCHED_PIPE_ORDER_H
 #define SCHED_PIPE_ORDER_H
 

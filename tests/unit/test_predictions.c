@@ -70,7 +70,7 @@ TEST(predictions_are_as_wide_as_padded_prompts_and_answers) {
   CHECK_OK(predictions_print(&p, t, &(predictions_form){.batch = 2, .pad = PAD}, &lines));
   size_t pads = 0, prompt = strlen("{\"prompt\": \"ab\"");
   for (const char *at = lines.at + prompt; (at = strstr(at, "<p>")); at += 3) pads++;
-  /* rows of 32 + 2 tokens, of which 1, 1 and 2 are no pads; labels of 32, with 1, 3 and none */
+  /* rows of 32 + 2 tokens, all pads but 1, 1 and 2; labels of 32, with 1, 3 and none */
   CHECK_EQ(pads, 3 * 34 - 4 + 3 * 32 - 4);
   str_free(&lines);
   predictions_free(&p);
