@@ -47,8 +47,8 @@ int64_t ref_wrap(hp_dtype t, int64_t x) {
   return x;
 }
 
-double ref_sum_error(double n, double sum, double grain) {
-  if (grain > 0 && sum <= grain * 0x1p24) return 0;
+double ref_sum_error(const ref_ctx *c, double n, double sum, double grain) {
+  if (!c->r->partial_sums && grain > 0 && sum <= grain * 0x1p24) return 0;
   return n * 2 * ref_eps * sum;
 }
 

@@ -22,6 +22,9 @@ typedef struct {
 typedef struct {
   const hp_graph *g;
   bool smooth;
+  /* The program may multiply partial sums of several devices before it adds them: a sum that is
+   * exact by itself is not known to be, for products are rounded then. */
+  bool partial_sums;
   ref_tensor *value; /* by value id; n_values of them */
   size_t n_values;
 } ref_run;
@@ -81,7 +84,7 @@ int64_t ref_flatten(const ref_tensor *t, const int64_t index[HP_MAX_RANK]);
 void ref_copy(ref_tensor *y, int64_t i, const ref_tensor *x, int64_t j);
 /* A sum of n products or terms in f32, in any order: the bound on its error.  sum is of absolute
  * values; grain is a number of which all terms are multiples, 0 = unknown. */
-double ref_sum_error(double n, double sum, double grain);
+double ref_sum_error(const ref_ctx *c, double n, double sum, double grain);
 /* The largest power of two of which all elements are multiples; 0 when they are too fine. */
 double ref_grain(const ref_tensor *x);
 

@@ -75,7 +75,7 @@ static void products(ref_ctx *c, const ref_tensor *x, const ref_tensor *w, const
   }
   double grain = ref_grain(a) * ref_grain(b);
   for (int64_t k = 0; k < out->n; k++)
-    if (count[k] > 1) out->e[k] += ref_sum_error(count[k], sum[k], grain);
+    if (count[k] > 1) out->e[k] += ref_sum_error(c, count[k], sum[k], grain);
   free(sum);
   free(count);
 }

@@ -71,7 +71,7 @@ void ref_SCATTER_ADD(ref_ctx *c) {
     count[to]++;
   }
   for (int64_t k = 0; k < y->n; k++)
-    if (count[k] > 1) y->e[k] += ref_sum_error(count[k], sum[k], ref_grain(v));
+    if (count[k] > 1) y->e[k] += ref_sum_error(c, count[k], sum[k], ref_grain(v));
   free(sum);
   free(count);
 }
@@ -100,7 +100,7 @@ void ref_GROUPED_MATMUL(ref_ctx *c) {
       for (int64_t i = 0; i < k && expert >= 0 && expert < w->dim[0]; i++)
         add(y, sum, s * n + f, x, row * k + i, w,
             expert * n * k + (transposed ? i * n + f : f * k + i));
-      if (k > 1) y->e[s * n + f] += ref_sum_error((double)k, sum[s * n + f], grain);
+      if (k > 1) y->e[s * n + f] += ref_sum_error(c, (double)k, sum[s * n + f], grain);
       if (e->e[s] > 0) y->e[s * n + f] = INFINITY;
     }
   }
@@ -124,7 +124,7 @@ void ref_GROUPED_MATMUL_GRAD(ref_ctx *c) {
   }
   for (int64_t i = 0; i < dw->n; i++)
     if (count[i / (n * k)] > 1)
-      dw->e[i] += ref_sum_error((double)count[i / (n * k)], sum[i], grain);
+      dw->e[i] += ref_sum_error(c, (double)count[i / (n * k)], sum[i], grain);
   free(sum);
   free(count);
 }

@@ -43,7 +43,7 @@ void ref_SUM(ref_ctx *c) {
   }
   double grain = x->f ? ref_grain(x) : 0;
   for (int64_t k = 0; y->f && k < y->n; k++)
-    if (count > 1) y->e[k] += ref_sum_error(count, sum[k], grain);
+    if (count > 1) y->e[k] += ref_sum_error(c, count, sum[k], grain);
   free(sum);
   free(to);
 }
@@ -264,7 +264,7 @@ static void ref_product(ref_ctx *c, const ref_tensor *right, const ref_tensor *s
   if (start && (!grain || !ref_grain(start))) grain = 0;
   else if (start) grain = fmin(grain, ref_grain(start));
   for (int64_t k = 0; k < y->n; k++)
-    if (depth > 1) y->e[k] += ref_sum_error(depth, sum[k], grain);
+    if (depth > 1) y->e[k] += ref_sum_error(c, depth, sum[k], grain);
   free(sum);
   free(left.f), free(left.e);
   free(other.f), free(other.e);

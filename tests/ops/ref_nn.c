@@ -52,7 +52,7 @@ void ref_EMBEDDING_GRAD(ref_ctx *c) {
   if (start && (!grain || !ref_grain(start))) grain = 0;
   else if (start) grain = fmin(grain, ref_grain(start));
   for (int64_t k = 0; k < y->n; k++)
-    if (count[k] > 1) y->e[k] += ref_sum_error(count[k], sum[k], grain);
+    if (count[k] > 1) y->e[k] += ref_sum_error(c, count[k], sum[k], grain);
   free(sum);
   free(count);
 }
