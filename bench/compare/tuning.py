@@ -15,7 +15,7 @@ import sides
 
 MODEL, BATCH, SEQ = "llama-110m", 4, 256
 TOKENIZER = "examples/demo/model"
-POLL_S = 0.002
+POLL_S = 0.02  # both sides use all cores: watching must not take one
 
 LORA = {"finetuning_type": "lora", "lora_rank": 8, "lora_target": "all"}
 ROWS = {  # what differs from BASE
