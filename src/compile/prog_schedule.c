@@ -7,11 +7,15 @@
 
 #include <string.h>
 
+/* The share of computation below which exposed communication is not worth another order. */
+static const double HIDDEN = 0.002;
+
 typedef struct {
   program *p;
   const schedule_options *o;
   order_problem q;
   bool has_transfers;  /* between meshes */
+  uint32_t micros;     /* micro-batches, if there are several, else 0 */
   uint64_t *workspace; /* by instruction */
   bool *given;         /* by buffer: its contents depend on inputs of the run */
   uint32_t *last;      /* by instruction: the last that reads what it makes, or what is made of that
@@ -107,6 +111,57 @@ static hp_status bound_blocks(scheduling *w) {
   return st;
 }
 
+/* --- micro-batches ------------------------------------------------------------------------------
+ *
+ * All forwards of a step could start at once.  Those that begin too early take the memory in which
+ * a micro-batch would overlap with its neighbour. */
+
+/* Which micro-batches overlap. */
+typedef enum { MICROS_ALL, MICROS_NEXT, MICROS_NONE } micro_overlap;
+
+enum { FORWARD_END, BACKWARD_END, ENDS };
+
+/* The last forward and backward instruction of each micro-batch; PROG_NONE: it has none. */
+static void find_ends(const program *p, uint32_t micros, uint32_t (*end)[ENDS]) {
+  for (uint32_t m = 0; m < micros; m++) end[m][FORWARD_END] = end[m][BACKWARD_END] = PROG_NONE;
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    if (n->micro && n->phase != PHASE_UPDATE)
+      end[n->micro - 1][n->phase == PHASE_FORWARD ? FORWARD_END : BACKWARD_END] = i;
+  }
+}
+
+/* Does an operand come from an instruction of the same micro-batch? */
+static bool reads_own(const scheduling *w, uint32_t i) {
+  const prog_inst *n = program_inst(w->p, i);
+  for (int k = 0; k < n->n_in; k++) {
+    uint32_t v = w->q.value_of[root_at(w->p, n, k)];
+    if (v != PROG_NONE && !w->q.given[v] && program_inst(w->p, w->q.def[v])->micro == n->micro)
+      return true;
+  }
+  return false;
+}
+
+/* A micro-batch begins when the one before it has ended, or, with MICROS_NEXT, when its forward has
+ * and the one before that has ended. */
+static hp_status bound_micros(scheduling *w, micro_overlap which) {
+  uint32_t(*end)[ENDS] = mem_calloc(w->micros, sizeof *end);
+  HP_TRY_MEM(end);
+  find_ends(w->p, w->micros, end);
+  hp_status st = HP_OK;
+  for (uint32_t i = 0; !st && i < w->q.n; i++) {
+    const prog_inst *n = program_inst(w->p, i);
+    if (n->micro < 2 || reads_own(w, i)) continue;
+    uint32_t before = n->micro - 2, forward = end[before][FORWARD_END], last = PROG_NONE;
+    if (which == MICROS_NONE) last = end[before][BACKWARD_END];
+    else if (before) last = end[before - 1][BACKWARD_END];
+    if (forward < i) st = order_after(&w->q, forward, i);
+    if (!st && last < i) st = order_after(&w->q, last, i);
+  }
+  mem_free(end);
+  return st;
+}
+
 /* --- transfers between meshes -------------------------------------------------------------------
  *
  * The linked program has them in the one order of all meshes of the pipeline.  Devices that keep it
@@ -172,8 +227,40 @@ static hp_status prepare(scheduling *w) {
     w->q.duration[i] = cost_inst(w->o->cluster, w->o->mesh, w->p, n);
     if (w->o->workspace) w->workspace[i] = w->o->workspace[n->kernel];
   }
+  for (size_t i = 0; i < w->q.n; i++)
+    if (program_inst(w->p, i)->micro > w->micros) w->micros = program_inst(w->p, i)->micro;
   find_last_uses(w);
   return keep_transfers(w);
+}
+
+/* Seconds that instructions of the computation stream take. */
+static double computation_s(const scheduling *w) {
+  double sum = 0;
+  for (size_t i = 0; i < w->q.n; i++)
+    if (w->q.stream[i] == STREAM_COMPUTE) sum += w->q.duration[i];
+  return sum;
+}
+
+/* *s overlaps all micro-batches; replaces it if fewer are faster under the same caps. */
+static hp_status order_micros(scheduling *w, const uint64_t cap[TIER_COUNT], list_schedule *s) {
+  size_t edges = w->q.edges.len;
+  micro_overlap best = MICROS_ALL;
+  double enough = computation_s(w) * (1 + HIDDEN);
+  for (micro_overlap which = MICROS_NEXT; which <= MICROS_NONE && s->makespan_s > enough; which++) {
+    list_schedule other = {0};
+    w->q.edges.len = edges;
+    HP_TRY(bound_micros(w, which));
+    HP_TRY(order_schedule(&w->q, w->workspace, cap, false, &other, NULL));
+    if (other.fits && other.makespan_s < s->makespan_s) {
+      list_schedule worse = *s;
+      *s = other;
+      other = worse;
+      best = which;
+    }
+    list_schedule_free(&other);
+  }
+  w->q.edges.len = edges;
+  return best == MICROS_ALL ? HP_OK : bound_micros(w, best);
 }
 
 /* The fastest order under the caps. */
@@ -182,7 +269,9 @@ static hp_status order_fastest(scheduling *w, bool overlaps, list_schedule *s) {
   HP_TRY(find_caps(w, overlaps, cap));
   if (overlaps) HP_TRY(bound_prefetch(w));
   HP_TRY(bound_blocks(w));
-  return order_schedule(&w->q, w->workspace, cap, w->has_transfers, s, NULL);
+  HP_TRY(order_schedule(&w->q, w->workspace, cap, w->has_transfers, s, NULL));
+  bool micros = overlaps && w->micros && !w->has_transfers;
+  return micros && s->fits ? order_micros(w, cap, s) : HP_OK;
 }
 
 /* The order that needs the least device memory. */

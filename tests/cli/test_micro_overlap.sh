@@ -1,0 +1,50 @@
+# Micro-batches of a step overlap: the collectives of experts run during computation of another micro-batch, or of its other half.
+. "$(dirname "$0")/lib.sh"
+. "$ROOT/tests/cli/train_lib.sh"
+
+make_job job </dev/null
+cat >job/model/config.json <<'END'
+{"model_type": "qwen3_moe", "vocab_size": 512, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6,
+ "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 64,
+ "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
+END
+cat >four.yaml <<'END'
+name: four
+device: {flops: 5.0e9, bandwidth_gb_s: 2.5}
+links: [{name: link, bandwidth_gb_s: 0.5, latency_us: 20}]
+END
+
+# overlap FILE WORD..: what is predicted of collectives, and the memory of a step.
+overlap() {
+  file=$1
+  shift
+  run explain job/job.yaml comm --json hyper_parallel.cluster=four.yaml strategy=ep=4 "$@"
+  exit_is 0
+  cp out "$file.json"
+  run explain job/job.yaml memory --json hyper_parallel.cluster=four.yaml strategy=ep=4 "$@"
+  exit_is 0
+  cp out "$file.memory.json"
+}
+# share FILE LEAST: at least so many percent of the time of collectives is overlapped.
+share() {
+  all=$(json "$1.json" time_s) hidden=$(json "$1.json" overlapped_s)
+  awk -v h="$hidden" -v a="$all" -v least="$2" 'BEGIN { exit !(100 * h >= least * a) }' ||
+    fail "$1: $hidden s of $all s are overlapped, expected $2 %"
+}
+work() { json "$1.memory.json" work_bytes; }
+
+it "collectives of a micro-batch overlap with computation of the next one"
+overlap one gradient_accumulation_steps=1
+overlap many gradient_accumulation_steps=16
+share many 80
+[ "$(work many)" -lt $((3 * $(work one) / 2)) ] || fail "$(work many) bytes of work memory, $(work one) of a micro-batch alone"
+
+it "halves of a micro-batch overlap with each other in each micro-batch"
+overlap halves gradient_accumulation_steps=1 hyper_parallel.interleave=2
+share halves 94
+overlap many gradient_accumulation_steps=4 hyper_parallel.interleave=2
+share many 92
+
+it "with memory for all micro-batches all of them overlap"
+overlap roomy gradient_accumulation_steps=4 hyper_parallel.memory_limit=1GiB
+share roomy 95
