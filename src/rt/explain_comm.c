@@ -51,26 +51,39 @@ typedef struct {
   double from, to, left; /* of the sequence; seconds of the collective not yet assigned */
 } window;
 
-enum { NEEDED = 1, NEEDS = 2 };
+enum { AT_ONCE = 64 }; /* windows that one walk over the program finds, a bit each */
 
-/* The computation that instruction i needs, and the computation that needs it; tied[] is
- * scratch. */
-static window window_of(const order_problem *q, const inst_times *t, uint32_t i, double work,
-                        uint8_t *tied) {
-  window w = {.to = work, .left = seconds(&t[i])};
-  memset(tied, 0, q->n);
-  tied[i] = NEEDED | NEEDS;
-  for (uint32_t k = i + 1; k-- > 0;)
-    for (uint32_t e = q->dep0[k]; tied[k] & NEEDED && e < q->dep0[k + 1]; e++)
-      tied[q->dep[e]] |= NEEDED;
-  for (uint32_t k = i + 1; k < q->n; k++)
-    for (uint32_t e = q->dep0[k]; e < q->dep0[k + 1]; e++) tied[k] |= tied[q->dep[e]] & NEEDS;
-  for (uint32_t k = 0; k < q->n; k++) {
-    if (!computes(program_inst(q->p, k))) continue;
-    if (tied[k] & NEEDED) w.from += seconds(&t[k]);
-    if (tied[k] & NEEDS) w.to -= seconds(&t[k]);
+typedef struct {
+  const order_problem *q;
+  const inst_times *t;
+  double *work;             /* [n] seconds of computation; 0: other work */
+  double all;               /* their sum */
+  uint64_t *ahead, *behind; /* [n] the collectives that need it, and that it needs */
+} window_search;
+
+/* Which of the collectives at[n] need each instruction, and which it needs. */
+static void find_relatives(window_search *s, const uint32_t *at, int n) {
+  const order_problem *q = s->q;
+  memset(s->ahead, 0, q->n * sizeof *s->ahead);
+  memset(s->behind, 0, q->n * sizeof *s->behind);
+  for (int i = 0; i < n; i++) s->ahead[at[i]] = s->behind[at[i]] = 1ull << i;
+  for (uint32_t k = at[n - 1] + 1; k-- > 0;)
+    for (uint32_t e = q->dep0[k]; s->ahead[k] && e < q->dep0[k + 1]; e++)
+      s->ahead[q->dep[e]] |= s->ahead[k];
+  for (uint32_t k = at[0] + 1; k < q->n; k++)
+    for (uint32_t e = q->dep0[k]; e < q->dep0[k + 1]; e++) s->behind[k] |= s->behind[q->dep[e]];
+}
+
+/* The windows of the collectives at[n], n <= AT_ONCE, between the computation that each needs and
+ * that needs it. */
+static void find_some(window_search *s, const uint32_t *at, int n, window *w) {
+  find_relatives(s, at, n);
+  for (int i = 0; i < n; i++) w[i] = (window){.to = s->all, .left = seconds(&s->t[at[i]])};
+  for (size_t k = 0; k < s->q->n; k++) {
+    if (s->work[k] <= 0) continue;
+    for (uint64_t x = s->ahead[k]; x; x &= x - 1) w[__builtin_ctzll(x)].from += s->work[k];
+    for (uint64_t x = s->behind[k]; x; x &= x - 1) w[__builtin_ctzll(x)].to -= s->work[k];
   }
-  return w;
 }
 
 static int by_from(const void *a, const void *b) {
@@ -96,23 +109,40 @@ static double fit(window *w, size_t n) {
   }
 }
 
+static hp_status begin_search(window_search *s, order_problem *q, const program *p) {
+  s->q = q;
+  s->work = mem_calloc(p->insts.len, sizeof *s->work);
+  s->ahead = mem_calloc(p->insts.len, sizeof *s->ahead);
+  s->behind = mem_calloc(p->insts.len, sizeof *s->behind);
+  HP_TRY(order_build(p, q));
+  HP_TRY(order_list(q));
+  if (!s->work || !s->ahead || !s->behind) return HP_ERR_OOM;
+  for (size_t i = 0; i < p->insts.len; i++) {
+    if (computes(program_inst(p, i))) s->work[i] = seconds(&s->t[i]);
+    s->all += s->work[i];
+  }
+  return HP_OK;
+}
+
 static hp_status find_windows(const program *p, const inst_times *t, comm_time *each, window *w,
                               size_t *n) {
   order_problem q;
-  double work = 0;
-  uint8_t *tied = mem_calloc(p->insts.len, 1);
-  hp_status st = order_build(p, &q);
-  if (!st) st = tied ? order_list(&q) : HP_ERR_OOM;
-  for (size_t i = 0; i < p->insts.len; i++)
-    if (computes(program_inst(p, i))) work += seconds(&t[i]);
-  for (uint32_t i = 0; !st && i < p->insts.len; i++) {
-    if (!comm_is_collective(program_inst(p, i))) continue;
-    w[*n] = window_of(&q, t, i, work, tied);
-    each[i].can_overlap_s = lesser(w[*n].left, greater(w[*n].to - w[*n].from, 0));
-    ++*n;
+  window_search s = {.t = t};
+  uint32_t at[AT_ONCE], len = (uint32_t)p->insts.len;
+  hp_status st = begin_search(&s, &q, p);
+  for (uint32_t i = 0; !st && i < len;) {
+    int some = 0;
+    for (; some < AT_ONCE && i < len; i++)
+      if (comm_is_collective(program_inst(p, i))) at[some++] = i;
+    if (!some) break;
+    find_some(&s, at, some, w + *n);
+    for (int k = 0; k < some; k++, ++*n)
+      each[at[k]].can_overlap_s = lesser(w[*n].left, greater(w[*n].to - w[*n].from, 0));
   }
   order_free(&q);
-  mem_free(tied);
+  mem_free(s.work);
+  mem_free(s.ahead);
+  mem_free(s.behind);
   return st;
 }
 
