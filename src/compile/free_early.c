@@ -41,16 +41,28 @@ static int64_t gain(const mover *m, uint32_t i, uint32_t *after) {
   return bytes;
 }
 
-/* Places never come after the instruction itself, so those that stay keep their conditions, and of
- * those that move to one place the lower index goes first. */
+static bool has_buffer(const program *p, const prog_inst *n, int first, int end, uint8_t flag) {
+  for (int k = first; k < end; k++)
+    if (p->buffers.at[program_arg(p, n, k)->root].flags & flag) return true;
+  return false;
+}
+
+/* An input may be what another stage of a pipeline makes of an output: what reads it stays behind
+ * the outputs before it.  Places never come after the instruction itself, so those that stay keep
+ * their conditions, and of those that move to one place the lower index goes first. */
 static void find_places(mover *m) {
+  uint32_t outputs = 0; /* the last place of an output so far */
   for (uint32_t i = 0; i < m->q.n; i++) {
-    uint32_t after = 0;
+    const prog_inst *n = program_inst(m->p, i);
+    uint32_t after = has_buffer(m->p, n, 0, n->n_in, BUFFER_INPUT) ? outputs : 0;
     m->place[i] = i;
-    if (gain(m, i, &after) <= 0) continue;
-    for (uint32_t k = m->q.dep0[i]; k < m->q.dep0[i + 1]; k++)
-      if (m->place[m->q.dep[k]] > after) after = m->place[m->q.dep[k]];
-    m->place[i] = after;
+    if (gain(m, i, &after) > 0) {
+      for (uint32_t k = m->q.dep0[i]; k < m->q.dep0[i + 1]; k++)
+        if (m->place[m->q.dep[k]] > after) after = m->place[m->q.dep[k]];
+      m->place[i] = after;
+    }
+    bool makes = has_buffer(m->p, n, n->n_in, n->n_in + n->n_out, BUFFER_OUTPUT);
+    if (makes && m->place[i] > outputs) outputs = m->place[i];
   }
 }
 

@@ -113,6 +113,17 @@ for s in pp=2,dp=2 pp=3,tp=2,sp pp=2,dp=2,zero=3,cp=2; do
   same_file p/model.safetensors layout/model.safetensors
 done
 
+it "a step of one micro-batch does not update before the norm of all stages is known"
+rm -rf layout
+run train job/job.yaml output_dir=layout deterministic=layout gradient_accumulation_steps=1 max_steps=3
+exit_is 0
+for s in pp=2,dp=2 pp=3,tp=2 pp=2,dp=2,zero=1; do
+  rm -rf p
+  run train job/job.yaml output_dir=p deterministic=layout gradient_accumulation_steps=1 max_steps=3 strategy=$s
+  exit_is 0
+  same_file p/model.safetensors layout/model.safetensors
+done
+
 it "logits, gradients and generated tokens are those of one device"
 M=one
 for verb in logits grads; do
