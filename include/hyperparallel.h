@@ -45,8 +45,7 @@ typedef struct hp_device hp_device;   /* memory, threads, and tensors that outli
 typedef struct hp_program hp_program; /* flat instruction list with its memory plan        */
 typedef uint32_t hp_tensor;           /* a value of one graph; HP_NONE: no value          */
 #define HP_NONE ((hp_tensor)0)
-/* Why this thread's last call failed; "" if it did not.  Free and close calls, and these, keep it.
- */
+/* Why this thread's last call failed; "" if it did not; these, free and close calls keep it. */
 const char *hp_last_error(void);
 const char *hp_error_trace(void); /* the same line and a back trace */
 const char *hp_status_name(hp_status s);
@@ -118,8 +117,7 @@ hp_tensor hp_einsum(hp_graph *g, const char *equation, hp_tensor a, hp_tensor b)
 hp_tensor hp_einsum_to(hp_graph *g, const char *equation, hp_tensor a, hp_tensor b, hp_dtype t);
 /* table [V,C], ids [...] i32 or i64 -> [...,C].  Row `skip` gets no gradient; -1 = none. */
 hp_tensor hp_embedding(hp_graph *g, hp_tensor table, hp_tensor ids, int64_t skip);
-hp_tensor hp_softmax(hp_graph *g, hp_tensor x); /* last dim */
-/* Over the last dim; w and b are f32 [C]. */
+hp_tensor hp_softmax(hp_graph *g, hp_tensor x); /* last dim, as norms; their w and b: f32 [C] */
 hp_tensor hp_rms_norm(hp_graph *g, hp_tensor x, hp_tensor w, double eps);
 hp_tensor hp_layer_norm(hp_graph *g, hp_tensor x, hp_tensor w, hp_tensor b, double eps);
 /* x [B,T,H,D], tables f32 [P,R/2], positions i32 [B,T]: rotates the first R of D dims, as
@@ -197,9 +195,8 @@ typedef struct {
  * lr, lr / (1 - beta1^t), sqrt(1 - beta2^t). */
 void hp_adamw(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_tensor v, hp_tensor factor,
               hp_tensor lr, hp_tensor step, hp_tensor sqrt_bc2, const hp_adamw_options *o);
-/* One step of PyTorch's SGD, assigned to p and buffer. */
 void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tensor factor,
-            hp_tensor lr, double momentum, double decay);
+            hp_tensor lr, double momentum, double decay); /* PyTorch's, to p and buffer */
 /* --- layouts: how a tensor is sharded over devices --------------------------------------- */
 /* A mesh of devices with named axes (rank_list NULL: 0, 1, 2, ...) and, after hp_layout_call, the
  * sharding of a tensor: for each dim the axes that shard it, the first outermost; the other axes
@@ -323,17 +320,20 @@ void hp_program_free(hp_program *p);
 int hp_program_io_count(const hp_program *p);
 hp_status hp_program_io_info(const hp_program *p, int i, const char **name, hp_dtype *t,
                              hp_shape *s, bool *is_output);
-/* A step of several graphs as one program: each graph is compiled once, as a piece; rows are lines
+/* A step of several graphs as one program: each is compiled once, as a piece; rows are lines
  * "stage action microbatch", stage * for all.  An action is a piece, or NAME:FB for some of it: F
- * forward, B backward, W backward to the gradient of one param, U update.  Rows share params;
- * inputs and outputs of micro-batch M, if not the only one, are NAME@M.  The first row's options
- * count. */
+ * forward, B backward, W backward to the gradient of one param, U update.  Rows share params; in-
+ * and outputs of micro-batch M, if not the only one, are NAME@M.  The first row's options count. */
 typedef struct hp_piece hp_piece;
 hp_status hp_piece_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                            hp_piece **out);
 void hp_piece_free(hp_piece *p);
 hp_status hp_link(hp_piece *const *piece, const char *const *action, int n, const char *rows,
                   hp_program **out);
+/* Rows of unlike cost: order[k] is the micro-batch to run k-th, so that a pipeline is least idle by
+ * its plan; one mesh: k.  Call it before the step: gradients are added in the order of the rows. */
+hp_status hp_link_order(hp_piece *const *piece, const char *const *action, int n, const char *rows,
+                        int *order);
 typedef struct {
   const char *name;
   void *data; /* host memory: an input is read before the run, an output written after it */

@@ -7,9 +7,7 @@
  * A's) are alike.  "Drawn": the tokens of A and of B are drawn anew for each of 32 micro-batches, 8
  * to 24; means of three draws.
  * Computation and links take the time of a cluster file, so that devices need no core each. */
-#include "base/status.h"
 #include "hyperparallel.h"
-#include "sched/pipe_order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,15 +115,27 @@ static const char *find_piece(pieces *p, const division *v, hp_device *d, int a,
   return p->name[p->n++];
 }
 
-static hp_program *link_step(const division *v, const lengths *l, hp_device *d) {
+static void write_rows(pieces *p, const division *v, const lengths *l, hp_device *d, char *rows) {
+  size_t at = 0;
+  for (int k = 0; k < MICROS; k++) {
+    const char *action = find_piece(p, v, d, l->a[k], l->b[k], k > 0);
+    at += (size_t)sprintf(rows + at, "* %s %d\n", action, k);
+  }
+}
+
+/* ordered: micro-batches in the order in which the pipeline is least idle. */
+static hp_program *link_step(const division *v, lengths *l, bool ordered, hp_device *d) {
   static char rows[32 * MICROS];
   static pieces p;
+  int order[MICROS];
+  const lengths drawn = *l;
   hp_program *step;
-  size_t at = 0;
   p = (pieces){.n = 0};
-  for (int k = 0; k < MICROS; k++) {
-    const char *action = find_piece(&p, v, d, l->a[k], l->b[k], k > 0);
-    at += (size_t)snprintf(rows + at, sizeof rows - at, "* %s %d\n", action, k);
+  write_rows(&p, v, l, d, rows);
+  if (ordered) {
+    check(hp_link_order(p.piece, p.action, p.n, rows, order));
+    for (int k = 0; k < MICROS; k++) l->a[k] = drawn.a[order[k]], l->b[k] = drawn.b[order[k]];
+    write_rows(&p, v, l, d, rows);
   }
   check(hp_link(p.piece, p.action, p.n, rows, &step));
   for (int i = 0; i < p.n; i++) hp_piece_free(p.piece[i]);
@@ -166,11 +176,11 @@ static double run_step(hp_program *step, const lengths *l) {
 /* --- the table -------------------------------------------------------------------------------- */
 
 /* Seconds of one device for all of it. */
-static double work_of(const lengths *l, const char *cluster) {
+static double work_of(lengths l, const char *cluster) {
   const division one = {.end = {LAYERS}};
   hp_program_stats stats;
   hp_device *d = open_device(&one, cluster);
-  hp_program *step = link_step(&one, l, d);
+  hp_program *step = link_step(&one, &l, false, d);
   check(hp_program_stats_get(step, &stats));
   hp_program_free(step);
   hp_device_close(d);
@@ -179,49 +189,30 @@ static double work_of(const lengths *l, const char *cluster) {
 
 /* Means of n steps with other lengths: planned and measured seconds, and those without idle time.
  */
-static void print_row(const division *v, const char *order, const lengths *l, int n,
+static void print_row(const division *v, const char *micros, const lengths *l, int n,
                       const char *cluster) {
+  const bool ordered = strstr(micros, "ordered");
   double planned = 0, measured = 0, work = 0;
   for (int i = 0; i < n; i++) {
     hp_program_stats stats;
     hp_device *d = open_device(v, cluster);
-    hp_program *step = link_step(v, &l[i], d);
-    double best = run_step(step, &l[i]);
+    lengths own = l[i];
+    hp_program *step = link_step(v, &own, ordered, d);
+    double best = run_step(step, &own);
     for (int k = 1; k < STEPS; k++) {
-      const double again = run_step(step, &l[i]);
+      const double again = run_step(step, &own);
       if (again < best) best = again;
     }
     check(hp_program_stats_get(step, &stats));
     planned += stats.predicted_s / n;
     measured += best / n;
-    work += work_of(&l[i], cluster) / DEVICES / n;
+    work += work_of(own, cluster) / DEVICES / n;
     hp_program_free(step);
     hp_device_close(d);
   }
-  printf("| %s | %s | %s | %.3f s | %.3f s | %.1f %% | %.1f %% |\n", v->what, v->schedule, order,
+  printf("| %s | %s | %s | %.3f s | %.3f s | %.1f %% | %.1f %% |\n", v->what, v->schedule, micros,
          planned, measured, 100 * (1 - work / planned), 100 * (1 - work / measured));
   fflush(stdout);
-}
-
-/* Micro-batches in the order of their tokens' cost to each stage. */
-static void order_by_cost(const division *v, const lengths *l, const int *devices, lengths *out) {
-  static double f[8 * MICROS];
-  uint32_t order[MICROS];
-  double step_s;
-  for (int s = 0; s < v->stages; s++)
-    for (int k = 0; k < MICROS; k++) {
-      double *at = &f[s * MICROS + k];
-      *at = 0;
-      for (int i = s ? v->end[s - 1] : 0; i < v->end[s]; i++)
-        *at += (double)tokens[i < LAYERS_A ? l->a[k] : l->b[k]] / devices[s];
-    }
-  const pipe_costs c = {.forward_s = f, .backward_s = f, .weights_s = f, .micros = MICROS};
-  const pipe_request q = {.stages = (uint32_t)v->stages,
-                          .devices = (uint32_t)v->stages,
-                          .microbatches = MICROS,
-                          .costs = &c};
-  check(pipe_order(v->schedule, &q, order, &step_s));
-  for (int k = 0; k < MICROS; k++) out->a[k] = l->a[order[k]], out->b[k] = l->b[order[k]];
 }
 
 static int draw_size(uint64_t *state) {
@@ -246,7 +237,7 @@ int main(int argc, char **argv) {
                           8,
                           {3, 6, 9, 12, 15, 18, 21, 24}};
   division cut = {"exact cut on 2 + 6", "(2)(dp);(6)(dp)", "1f1b", 2, {LAYERS_A + 2, LAYERS}};
-  lengths alike, drawn[DRAWS], ordered[DRAWS];
+  lengths alike, drawn[DRAWS];
   FILE *f = fopen(cluster, "w");
   if (!f || fputs(cluster_text, f) < 0 || fclose(f)) {
     fprintf(stderr, "measure: %s cannot be written\n", cluster);
@@ -260,10 +251,9 @@ int main(int argc, char **argv) {
   print_row(&chain, "drawn", drawn, DRAWS, cluster);
   for (int i = 0; i < 2; i++) {
     cut.schedule = schedule[i];
-    for (int k = 0; k < DRAWS; k++) order_by_cost(&cut, &drawn[k], (int[]){2, 6}, &ordered[k]);
     print_row(&cut, "alike", &alike, 1, cluster);
     print_row(&cut, "drawn", drawn, DRAWS, cluster);
-    print_row(&cut, "drawn, ordered by cost", ordered, DRAWS, cluster);
+    print_row(&cut, "drawn, ordered by cost", drawn, DRAWS, cluster);
   }
   return 0;
 }

@@ -46,6 +46,18 @@ static void draw(uint64_t *state, bool alike, lengths *l) {
   }
 }
 
+static int by_value(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* The short ones at both ends, where the pipeline is filled and drained. */
+static void order_by_length(lengths *l) {
+  lengths sorted = *l;
+  qsort(sorted.b, l->n, sizeof *sorted.b, by_value);
+  for (uint32_t k = 0; k < l->n; k++) l->b[k % 2 ? l->n - 1 - k / 2 : k / 2] = sorted.b[k];
+}
+
 /* Device seconds of the forward of a layer: 4 of 5 tokens of the decoder are of B. */
 static double layer_s(int layer, const lengths *l, uint32_t k) {
   if (layer < LAYERS_A) return 1.0 / LAYERS_A * l->a[k];
@@ -58,6 +70,8 @@ static double layer_s(int layer, const lengths *l, uint32_t k) {
 typedef struct {
   const char *what, *schedule;
   bool ordered;           /* by cost */
+  bool one_length;        /* the lengths of A are those of B, */
+  bool by_length;         /* in an order that depends on them alone */
   uint32_t stages, edges; /* edges 0: a chain */
   uint32_t devices[STAGES_MAX];
   int layers[STAGES_MAX][2]; /* [first, end) of a stage */
@@ -140,16 +154,26 @@ static void print_row(const division *v, uint32_t micros) {
   const double alike = simulate(v, &l);
   for (int i = 0; i < DRAWS; i++) {
     draw(&state, false, &l);
+    if (v->by_length) order_by_length(&l);
+    if (v->one_length) memcpy(l.a, l.b, sizeof l.a);
     const double idle = simulate(v, &l);
     mean += idle / DRAWS;
     if (idle > most) most = idle;
   }
   printf("| %s | %s%s | %.1f %% | %.1f %% | %.1f %% |\n", v->what, v->schedule,
-         v->ordered ? ", ordered by cost" : "", 100 * alike, 100 * mean, 100 * most);
+         v->ordered     ? ", ordered by cost"
+         : v->by_length ? ", ordered by length"
+                        : "",
+         100 * alike, 100 * mean, 100 * most);
 }
 
 int main(int argc, char **argv) {
   uint32_t micros = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 32;
+  division model = {.what = "one model, layers on 8 devices",
+                    .schedule = "1f1b",
+                    .one_length = true,
+                    .stages = 8,
+                    .devices = {1, 1, 1, 1, 1, 1, 1, 1}};
   division chain = {.what = "all layers as a chain over 8 devices",
                     .schedule = "1f1b",
                     .stages = DEVICES,
@@ -194,5 +218,12 @@ int main(int argc, char **argv) {
   print_row(&cut, micros);
   cut.ordered = true;
   print_row(&cut, micros);
+  cut_chain(&model);
+  print_row(&model, micros);
+  model.ordered = true;
+  print_row(&model, micros);
+  model.ordered = false;
+  model.by_length = true;
+  print_row(&model, micros);
   return 0;
 }

@@ -1,6 +1,7 @@
 /* Two towers into one decoder, each on a group of devices of its own: a tower of patches (an MLP),
  * a tower of text (a transformer, four times as costly), and a decoder that attends to both and
- * tells the colour of the patch that the text asks for.
+ * tells the colour of the patch that the text asks for.  Texts of a micro-batch are of one length,
+ * those of a step of several: micro-batches run in the order in which the groups are least idle.
  *
  *   cc -o two_towers two_towers.c -lm -lhyperparallel
  *   ./two_towers [STEPS [GROUPS [exact]]]
@@ -21,8 +22,9 @@
 
 enum { B = 12, MICROS = 4 };                     /* samples of a micro-batch, and of a step */
 enum { P = 9, IN = 12, COLOURS = 4 };            /* patches of a sample, numbers of a patch */
-enum { T = 16, V = 32, C = 48, H = 6, F = 4 * C }; /* tokens of a text, words, widths */
+enum { T = 16, V = 32, C = 48, H = 6, F = 4 * C }; /* most tokens of a text, words, widths */
 enum { PARAMS = 24, NAME = 32 };
+static const int tokens[MICROS] = {4, T, 8, 12}; /* of the texts, by micro-batch */
 
 static void check(hp_status s) {
   if (s == HP_OK) return;
@@ -37,9 +39,11 @@ static uint32_t chance(uint64_t *state, uint32_t below) {
 
 /* --- the model ---------------------------------------------------------------------------- */
 
-/* A graph and its params so far.  What is built next is of a module, on a stage of the pipeline. */
+/* A graph for texts of some length, and its params so far.  What is built next is of a module, on a
+ * stage of the pipeline. */
 typedef struct {
   hp_graph *g;
+  int tokens;
   const char *module;
   int stage;
   int n;
@@ -95,28 +99,29 @@ static hp_tensor patches_tower(model *m) {
   return hp_add(m->g, mlp(m, x, IN), matrix(m, "place", P, C));
 }
 
-/* [B,T,C] */
+/* [B,tokens,C] */
 static hp_tensor text_tower(model *m) {
-  hp_tensor ids = hp_input(m->g, "ids", HP_I32, (hp_shape){2, {B, T}});
+  hp_tensor ids = hp_input(m->g, "ids", HP_I32, (hp_shape){2, {B, m->tokens}});
   hp_tensor x = hp_embedding(m->g, matrix(m, "embedding", V, C), ids, -1);
   hp_tensor y = norm(m, "norm_attend", x);
-  x = hp_add(m->g, x, attend(m, y, T, y, T));
+  x = hp_add(m->g, x, attend(m, y, m->tokens, y, m->tokens));
   return hp_add(m->g, x, mlp(m, norm(m, "norm_mlp", x), C));
 }
 
 /* The last token reads what both towers have made: scores of the colours, [B,COLOURS]. */
 static hp_tensor decoder(model *m, hp_tensor patches, hp_tensor text) {
   hp_tensor both = hp_concat(m->g, (hp_tensor[]){patches, text}, 2, 1);
-  hp_tensor last = hp_slice(m->g, text, 1, T - 1, T);
-  hp_tensor y = attend(m, norm(m, "norm_query", last), 1, norm(m, "norm_both", both), P + T);
+  hp_tensor last = hp_slice(m->g, text, 1, m->tokens - 1, m->tokens);
+  hp_tensor query = norm(m, "norm_query", last);
+  hp_tensor y = attend(m, query, 1, norm(m, "norm_both", both), P + m->tokens);
   y = linear(m, "head", norm(m, "norm_head", hp_add(m->g, last, y)), C, COLOURS);
   return hp_reshape(m->g, y, (hp_shape){2, {B, COLOURS}});
 }
 
 /* A micro-batch: its loss, and gradients that are added to those of the micro-batches before it. */
-static void build_micro(bool is_first, int stages, model *m) {
+static void build_micro(int length, bool is_first, int stages, model *m) {
   hp_tensor grad[PARAMS];
-  *m = (model){0};
+  *m = (model){.tokens = length};
   check(hp_graph_create(&m->g));
   begin(m, "patches", 0, stages);
   hp_tensor patches = patches_tower(m);
@@ -175,26 +180,38 @@ static hp_device *open_device(const char *groups, bool exact) {
   return d;
 }
 
-/* A step: MICROS micro-batches, then the update.  *m tells the params. */
-static hp_program *compile_step(hp_device *d, model *m) {
-  static const char *const action[] = {"first", "next", "update"};
+static hp_piece *compile_micro(hp_device *d, int length, bool is_first, model *m) {
+  hp_piece *piece;
+  build_micro(length, is_first, hp_device_stages(d), m);
+  check(hp_piece_compile(m->g, d, NULL, &piece));
+  hp_graph_free(m->g);
+  return piece;
+}
+
+/* A step: its micro-batches, then the update.  order[k]: the micro-batch that runs k-th, which is
+ * looked for if order[0] is -1.  *m tells the params. */
+static hp_program *compile_step(hp_device *d, int *order, model *m) {
+  enum { FIRST = MICROS, UPDATE, PIECES };
+  static const char *const action[PIECES] = {"a", "b", "c", "d", "first", "update"};
   char rows[16 * (MICROS + 1)];
-  int at = 0, stages = hp_device_stages(d);
-  model next;
-  hp_piece *piece[3];
+  int at = 0;
+  hp_piece *piece[PIECES];
   hp_program *step;
-  build_micro(true, stages, m);
-  build_micro(false, stages, &next);
-  hp_graph *graph[] = {m->g, next.g, build_update(m)};
-  for (int i = 0; i < 3; i++) check(hp_piece_compile(graph[i], d, NULL, &piece[i]));
-  for (int i = 0; i < MICROS; i++)
-    at += sprintf(rows + at, "* %s %d\n", i ? "next" : "first", i);
-  sprintf(rows + at, "* update %d\n", MICROS - 1);
-  check(hp_link(piece, action, 3, rows, &step));
-  for (int i = 0; i < 3; i++) {
-    hp_piece_free(piece[i]);
-    hp_graph_free(graph[i]);
+  for (int i = 0; i < MICROS; i++) {
+    piece[i] = compile_micro(d, tokens[i], false, m);
+    at += sprintf(rows + at, "* %s %d\n", action[i], i);
   }
+  if (order[0] < 0) check(hp_link_order(piece, action, MICROS, rows, order));
+  piece[FIRST] = compile_micro(d, tokens[order[0]], true, m);
+  hp_graph *update = build_update(m);
+  check(hp_piece_compile(update, d, NULL, &piece[UPDATE]));
+  hp_graph_free(update);
+  at = 0;
+  for (int k = 0; k < MICROS; k++)
+    at += sprintf(rows + at, "* %s %d\n", action[k ? order[k] : FIRST], k);
+  sprintf(rows + at, "* update %d\n", MICROS - 1);
+  check(hp_link(piece, action, PIECES, rows, &step));
+  for (int i = 0; i < PIECES; i++) hp_piece_free(piece[i]);
   return step;
 }
 
@@ -215,8 +232,9 @@ static void fill_params(hp_device *d, const model *m) {
 /* --- training ----------------------------------------------------------------------------- */
 
 typedef struct {
+  int tokens;
   float patches[B][P][IN];
-  int32_t ids[B][T], labels[B];
+  int32_t ids[B * T], labels[B]; /* ids [B,tokens] */
   float loss;
 } batch;
 
@@ -230,9 +248,10 @@ static void draw(uint64_t *state, batch *b) {
       for (int k = 0; k < IN; k++)
         b->patches[i][p][k] = (float)(k % COLOURS == colour[p]) + (float)chance(state, 100) / 200;
     }
-    for (int t = 0; t < T; t++) b->ids[i][t] = (int32_t)(P + chance(state, V - P));
+    int32_t *text = &b->ids[i * b->tokens];
+    for (int t = 0; t < b->tokens; t++) text[t] = (int32_t)(P + chance(state, V - P));
     int asked = (int)chance(state, P);
-    b->ids[i][T - 1] = asked;
+    text[b->tokens - 1] = asked;
     b->labels[i] = colour[asked];
   }
 }
@@ -250,7 +269,7 @@ static float run_step(hp_program *step, batch *b, uint64_t *state) {
   float loss = 0;
   for (int i = 0; i < MICROS; i++) {
     const hp_io of[EACH] = {{"patches", b[i].patches, sizeof b[i].patches},
-                            {"ids", b[i].ids, sizeof b[i].ids},
+                            {"ids", b[i].ids, sizeof(int32_t[B]) * (size_t)b[i].tokens},
                             {"labels", b[i].labels, sizeof b[i].labels},
                             {"loss", &b[i].loss, sizeof b[i].loss}};
     draw(state, &b[i]);
@@ -264,13 +283,16 @@ static float run_step(hp_program *step, batch *b, uint64_t *state) {
   return loss;
 }
 
-static void train(const char *groups, bool exact, int steps, result *out) {
+/* order: of the micro-batches, as compile_step. */
+static void train(const char *groups, bool exact, int steps, int *order, result *out) {
   static batch b[MICROS];
   static model m;
   uint64_t state = 1;
   hp_device *d = open_device(groups, exact);
-  hp_program *step = compile_step(d, &m);
-  printf("%s\n", hp_device_describe(d));
+  hp_program *step = compile_step(d, order, &m);
+  printf("%s; texts of", hp_device_describe(d));
+  for (int k = 0; k < MICROS; k++) printf(" %d", b[k].tokens = tokens[order[k]]);
+  printf(" tokens\n");
   fill_params(d, &m);
   *out = (result){.loss = calloc((size_t)steps, sizeof(float)),
                   .weights = calloc((size_t)PARAMS * F * C, sizeof(float))};
@@ -302,13 +324,14 @@ int main(int argc, char **argv) {
   int steps = argc > 1 ? atoi(argv[1]) : 300;
   const char *groups = argc > 2 ? argv[2] : NULL;
   bool exact = argc > 3 && !strcmp(argv[3], "exact");
+  int order[MICROS] = {-1};
   result many = {0}, one;
   if (steps < 1 || argc > 4 || (argc > 3 && !exact)) {
     fprintf(stderr, "usage: two_towers [STEPS [GROUPS [exact]]], STEPS at least 1\n");
     return 2;
   }
-  if (groups) train(groups, exact, steps, &many);
-  train(NULL, exact, steps, &one);
+  if (groups) train(groups, exact, steps, order, &many);
+  train(NULL, exact, steps, order, &one);
   if (groups)
     printf("differences to one device: losses %.1e, weights %.1e\n",
            largest_difference(many.loss, one.loss, (size_t)steps),

@@ -153,6 +153,49 @@ HP_API hp_status hp_link(hp_piece *const *piece, const char *const *action, int 
   return api_result(__func__, st);
 }
 
+/* How many micro-batches the rows have, in ascending order from 0. */
+static hp_status count_micros(const step *s, uint32_t *out) {
+  const api_rows *rows = &s->rows;
+  *out = 0;
+  for (size_t i = 0; i < rows->run.len; i++) {
+    const piece_run *run = &rows->run.at[i];
+    if (run->microbatch == *out) ++*out;
+    else if (!*out || run->microbatch != *out - 1)
+      HP_FAIL(HP_ERR_ARG, "rows:%d: micro-batch %u; expected %u: their order is asked for",
+              run->line, run->microbatch, *out);
+  }
+  return HP_OK;
+}
+
+static hp_status order_micros(const step *s, int *order) {
+  uint32_t n;
+  HP_TRY(count_micros(s, &n));
+  uint32_t *found = mem_calloc(n, sizeof *found);
+  HP_TRY_MEM(found);
+  for (uint32_t k = 0; k < n; k++) found[k] = k;
+  hp_status st = is_pipeline(s->piece[0]->d) ? api_pipeline_order(s, found) : HP_OK;
+  for (uint32_t k = 0; !st && k < n; k++) order[k] = (int)found[k];
+  mem_free(found);
+  return st;
+}
+
+HP_API hp_status hp_link_order(hp_piece *const *piece, const char *const *action, int n,
+                               const char *rows, int *order) {
+  step s;
+  API_CALL;
+  API_NEED(piece);
+  API_NEED(action);
+  API_NEED(rows);
+  API_NEED(order);
+  hp_status st = begin_step(__func__, piece, action, n, rows, &s);
+  if (!st) {
+    DEVICE_MESH_HOLD(piece[0]->d);
+    st = order_micros(&s, order);
+  }
+  end_step(&s);
+  return api_result(__func__, st);
+}
+
 /* The first row's piece, which has a forward, and the others. */
 static hp_status explain_step(const step *s, compilation *linked, const char *what, str *text) {
   graph_layouts *g = mem_calloc((size_t)s->n, sizeof *g);

@@ -35,6 +35,8 @@ hp_status api_piece_create(const hp_graph *g, hp_device *d, const hp_compile_opt
 /* api_pipeline.c, of pieces of a device that is a pipeline */
 hp_status api_pipeline_compile(hp_piece *p);
 hp_status api_pipeline_link(const step *s, hp_program *h);
+/* As hp_link_order. */
+hp_status api_pipeline_order(const step *s, uint32_t *order);
 /* As hp_link_plan; what NULL: no text. */
 hp_status api_pipeline_plan(const step *s, hp_program_stats *out, const char *what, str *text);
 

@@ -290,8 +290,9 @@ static hp_status agree(void *context, double *costs, size_t n) {
   return device_mesh_send(d, 0, wants, costs, n * sizeof *costs);
 }
 
-/* loads: a program is made, by all processes.  Ended by end_link, also after a failure. */
-static hp_status begin_link(const step *s, bool loads, pipeline_link *l) {
+/* together: all processes make the call, and use the costs of one.  Ended by end_link, also after a
+ * failure. */
+static hp_status begin_link(const step *s, bool together, pipeline_link *l) {
   hp_device *d = s->piece[0]->d;
   const size_t meshes = (size_t)d->meshes, pieces = (size_t)s->n;
   *l = (pipeline_link){.s = s, .d = d};
@@ -317,10 +318,10 @@ static hp_status begin_link(const step *s, bool loads, pipeline_link *l) {
                       .micros = l->in.micros,
                       .update = l->in.update,
                       .update_micro = l->in.update_micro,
-                      .agree = loads && d->own < d->n ? agree : NULL,
+                      .agree = together && d->own < d->n ? agree : NULL,
                       .context = d};
   l->in = in;
-  return pipeline_plan_make(&l->in, &l->plan);
+  return HP_OK;
 }
 
 static void end_link(pipeline_link *l) {
@@ -494,6 +495,7 @@ hp_status api_pipeline_link(const step *s, hp_program *h) {
   stage_pieces by_stage;
   hp_status st = stage_pieces_begin(s, &by_stage);
   if (!st) st = begin_link(&by_stage.s, true, &l);
+  if (!st) st = pipeline_plan_make(&l.in, &l.plan);
   if (!st) st = load_meshes(&l, h);
   end_link(&l);
   stage_pieces_end(&by_stage);
@@ -636,6 +638,7 @@ hp_status api_pipeline_plan(const step *s, hp_program_stats *out, const char *wh
   int fullest = 0;
   hp_status st = stage_pieces_begin(s, &by_stage);
   if (!st) st = begin_link(&by_stage.s, false, &l);
+  if (!st) st = pipeline_plan_make(&l.in, &l.plan);
   bool alone = what && !strcmp(what, "pipeline.costs.json"); /* of stages, without a memory plan */
   if (!st && !alone) st = plan_meshes(&l, start, &fullest, &sum);
   if (!st && what) st = explain_meshes(&l, fullest, what, text);
@@ -646,6 +649,17 @@ hp_status api_pipeline_plan(const step *s, hp_program_stats *out, const char *wh
     sum.compile_s = time_now_s() - start;
     *out = sum;
   }
+  end_link(&l);
+  stage_pieces_end(&by_stage);
+  return st;
+}
+
+hp_status api_pipeline_order(const step *s, uint32_t *order) {
+  pipeline_link l = {.s = s};
+  stage_pieces by_stage;
+  hp_status st = stage_pieces_begin(s, &by_stage);
+  if (!st) st = begin_link(&by_stage.s, true, &l);
+  if (!st) st = pipeline_plan_order(&l.in, order);
   end_link(&l);
   stage_pieces_end(&by_stage);
   return st;

@@ -4,6 +4,7 @@
 #include "prog/actions.h"
 #include "sched/pipe_check.h"
 #include "sched/pipe_generate.h"
+#include "sched/pipe_order.h"
 #include "sim/cost.h"
 
 #include <stdlib.h>
@@ -197,21 +198,29 @@ static hp_status make_rows(const pipeline_step *s, const pipe_request *q, pipe_r
   return pipe_generate(s->schedule, q, out);
 }
 
+static pipe_costs costs_of(const planner *p) {
+  return (pipe_costs){.forward_s = p->f_s,
+                      .backward_s = p->b_s,
+                      .weights_s = p->w_s,
+                      .micros = p->s->micros,
+                      .update_s = p->out->update_s,
+                      .edge = p->out->edge,
+                      .edges = p->out->edges,
+                      .transfer_s = p->out->transfer_s};
+}
+
+static pipe_request request_of(const pipeline_step *s, const pipe_costs *costs) {
+  return (pipe_request){.stages = (uint32_t)s->place.stages,
+                        .devices = (uint32_t)s->place.meshes,
+                        .microbatches = s->micros,
+                        .costs = costs};
+}
+
 static hp_status make_schedule(planner *p) {
   const pipeline_step *s = p->s;
   pipeline_plan *out = p->out;
-  pipe_costs costs = {.forward_s = p->f_s,
-                      .backward_s = p->b_s,
-                      .weights_s = p->w_s,
-                      .micros = s->micros,
-                      .update_s = out->update_s,
-                      .edge = out->edge,
-                      .edges = out->edges,
-                      .transfer_s = out->transfer_s};
-  pipe_request q = {.stages = (uint32_t)s->place.stages,
-                    .devices = (uint32_t)s->place.meshes,
-                    .microbatches = s->micros,
-                    .costs = &costs};
+  pipe_costs costs = costs_of(p);
+  pipe_request q = request_of(s, &costs);
   HP_TRY(make_rows(s, &q, &out->rows));
   HP_TRY(pipe_check(&out->rows, "pipeline", &costs, (pipe_limits){0}));
   return pipe_simulate(&out->rows, "pipeline", &costs, PIPE_ONE_STREAM, &out->times);
@@ -413,12 +422,17 @@ static hp_status add_update(const planner *p, uint32_t on) {
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-static hp_status plan(planner *p) {
+/* What the pieces do, and the costs of all processes. */
+static hp_status read_pieces(planner *p) {
   HP_TRY(find_actions(p));
   for (size_t c = 0; c < p->s->crossings; c++) HP_TRY(find_made(p, c));
   HP_TRY(find_edges(p));
   find_costs(p);
-  HP_TRY(agree_on_costs(p));
+  return agree_on_costs(p);
+}
+
+static hp_status plan(planner *p) {
+  HP_TRY(read_pieces(p));
   HP_TRY(make_schedule(p));
   HP_TRY(check_rows(p));
   HP_TRY(add_events(p));
@@ -427,7 +441,8 @@ static hp_status plan(planner *p) {
   return pipeline_check(p->out->mesh, p->out->meshes);
 }
 
-hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out) {
+/* The tables of s; ended by end, also after a failure. */
+static hp_status begin(const pipeline_step *s, pipeline_plan *out, planner *p) {
   size_t stages = (size_t)s->place.stages, cells = s->pieces * (size_t)s->place.meshes;
   *out = (pipeline_plan){.forward_s = mem_calloc(stages, sizeof(double)),
                          .backward_s = mem_calloc(stages, sizeof(double)),
@@ -437,27 +452,61 @@ hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out) {
                          .transfer_s = mem_calloc(s->edges + 1, sizeof(double)),
                          .mesh = mem_calloc((size_t)s->place.meshes, sizeof *out->mesh),
                          .meshes = s->place.meshes};
-  planner p = {.s = s,
-               .out = out,
-               .action = mem_calloc(cells, sizeof *p.action),
-               .made = mem_calloc(s->crossings + 1, sizeof *p.made),
-               .number = mem_calloc(s->crossings + 1, 2 * sizeof *p.number),
-               .row_of = mem_calloc(stages * s->micros, 2 * sizeof *p.row_of),
-               .f_s = mem_calloc(stages * s->micros, sizeof(double)),
-               .b_s = mem_calloc(stages * s->micros, sizeof(double)),
-               .w_s = mem_calloc(stages * s->micros, sizeof(double))};
+  *p = (planner){.s = s,
+                 .out = out,
+                 .action = mem_calloc(cells, sizeof *p->action),
+                 .made = mem_calloc(s->crossings + 1, sizeof *p->made),
+                 .number = mem_calloc(s->crossings + 1, 2 * sizeof *p->number),
+                 .row_of = mem_calloc(stages * s->micros, 2 * sizeof *p->row_of),
+                 .f_s = mem_calloc(stages * s->micros, sizeof(double)),
+                 .b_s = mem_calloc(stages * s->micros, sizeof(double)),
+                 .w_s = mem_calloc(stages * s->micros, sizeof(double))};
   bool room = out->forward_s && out->backward_s && out->weights_s && out->update_s && out->edge &&
-              out->transfer_s && out->mesh && p.action && p.made && p.number && p.row_of && p.f_s &&
-              p.b_s && p.w_s;
-  hp_status st = room ? plan(&p) : HP_ERR_OOM;
-  for (size_t i = 0; p.action && i < cells; i++) mem_free(p.action[i]);
-  mem_free(p.action);
-  mem_free(p.made);
-  mem_free(p.number);
-  mem_free(p.row_of);
-  mem_free(p.f_s);
-  mem_free(p.b_s);
-  mem_free(p.w_s);
+              out->transfer_s && out->mesh && p->action && p->made && p->number && p->row_of &&
+              p->f_s && p->b_s && p->w_s;
+  return room ? HP_OK : HP_ERR_OOM;
+}
+
+static void end(planner *p) {
+  size_t cells = p->s->pieces * (size_t)p->s->place.meshes;
+  for (size_t i = 0; p->action && i < cells; i++) mem_free(p->action[i]);
+  mem_free(p->action);
+  mem_free(p->made);
+  mem_free(p->number);
+  mem_free(p->row_of);
+  mem_free(p->f_s);
+  mem_free(p->b_s);
+  mem_free(p->w_s);
+}
+
+hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out) {
+  planner p;
+  hp_status st = begin(s, out, &p);
+  if (!st) st = plan(&p);
+  end(&p);
+  return st;
+}
+
+static hp_status find_order(planner *p, uint32_t *order) {
+  double step_s;
+  HP_TRY(read_pieces(p));
+  pipe_costs costs = costs_of(p);
+  pipe_request q = request_of(p->s, &costs);
+  return pipe_order(p->s->schedule, &q, order, &step_s);
+}
+
+hp_status pipeline_plan_order(const pipeline_step *s, uint32_t *order) {
+  pipeline_plan out;
+  planner p;
+  order[0] = 0;
+  if (s->micros == 1) return HP_OK;
+  if (pipe_is_rows(s->schedule))
+    HP_FAIL(HP_ERR_ARG, "the schedule of the pipeline is a list of rows, which is for one order of "
+                        "micro-batches; expected a name, such as 1f1b");
+  hp_status st = begin(s, &out, &p);
+  if (!st) st = find_order(&p, order);
+  end(&p);
+  pipeline_plan_free(&out);
   return st;
 }
 

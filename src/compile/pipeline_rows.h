@@ -62,6 +62,9 @@ typedef struct {
 /* HP_ERR_INPUT or HP_ERR_ARG, with the rows, if the schedule cannot run or adds gradients in
  * another order than that of the micro-batches.  Call pipeline_plan_free, also after a failure. */
 hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out);
+/* order[micros]: the micro-batch of the step that runs k-th, so that the pipeline is least idle by
+ * the costs of its pieces (sched/pipe_order).  HP_ERR_ARG if the schedule is rows. */
+hp_status pipeline_plan_order(const pipeline_step *s, uint32_t *order);
 /* Seconds of the step: the rows, and behind them the longest update. */
 double pipeline_plan_seconds(const pipeline_plan *p);
 /* Seconds to send what a stage makes, for a micro-batch. */

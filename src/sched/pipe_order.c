@@ -48,7 +48,7 @@ static hp_status simulate(search *s, const uint32_t *order, double *out) {
   if (c.weights_s) c.weights_s = s->time[2];
   q.costs = &c;
   HP_TRY(pipe_generate(s->name, &q, &rows));
-  hp_status st = pipe_simulate(&rows, s->name, &c, PIPE_FREE_QUEUES, &t);
+  hp_status st = pipe_simulate(&rows, s->name, &c, PIPE_ONE_STREAM, &t);
   pipe_rows_free(&rows);
   HP_TRY(st);
   *out = t.step_s;

@@ -9,9 +9,9 @@
 #include "sched/pipe_generate.h"
 
 /* order[microbatches]: the micro-batch of q->costs that runs k-th under the schedule of that name,
- * and step_s of pipe_simulate in this order.  Looks for it by simulation: the same request gives
- * the same order, which takes no longer than that of the costs.  HP_ERR_ARG, HP_ERR_OOM as
- * pipe_generate.  O(microbatches) simulations. */
+ * and step_s of pipe_simulate in this order, with one stream of transfers.  Looks for it by
+ * simulation: the same request gives the same order, which takes no longer than that of the costs.
+ * HP_ERR_ARG, HP_ERR_OOM as pipe_generate.  O(microbatches) simulations. */
 hp_status pipe_order(const char *name, const pipe_request *q, uint32_t *order, double *step_s);
 
 #endif

@@ -376,6 +376,13 @@ CALL(hp_link) {
   if (hp_piece_compile(w->g, w->d, NULL, &piece)) return 1;
   return hp_link(P(0, &piece), P(1, name), 1, P(2, "0 F 0"), P(3, &p));
 }
+CALL(hp_link_order) {
+  hp_piece *piece;
+  int order[1];
+  const char *const name[] = {"F"};
+  if (hp_piece_compile(w->g, w->d, NULL, &piece)) return 1;
+  return hp_link_order(P(0, &piece), P(1, name), 1, P(2, "0 F 0"), P(3, order));
+}
 CALL(hp_param_free) { return hp_param_free(P(0, w->d), P(1, "w")); }
 CALL(hp_param_rename) { return hp_param_rename(P(0, w->d), P(1, "w"), P(2, "other")); }
 CALL(hp_link_plan) {

@@ -1,5 +1,6 @@
 /* Towers side by side on meshes of their own, which one stage reads, forward and backward. */
 #include "api/api_pipeline.h"
+#include "base/io.h"
 #include "base/str.h"
 #include "hyperparallel.h"
 #include "test.h"
@@ -59,6 +60,17 @@ static hp_graph *build(shape o) {
 
 static float number(int i, int k) { return (float)((i * 37 + k * 11) % 23 - 11) / 16; }
 
+/* Computation takes long, and links little. */
+static const char *write_cluster(void) {
+  static const char text[] = "name: slow\n"
+                             "device: {flops: 1e6, bandwidth_gb_s: 4}\n"
+                             "links: [{name: link, bandwidth_gb_s: 1, latency_us: 1}]\n";
+  static char name[300];
+  snprintf(name, sizeof name, "%s/slow.yaml", test_dir());
+  CHECK_OK(file_write(name, text, sizeof text - 1));
+  return name;
+}
+
 static hp_status open_device(const char *on, const char *schedule, hp_device **d) {
   static const hp_layout_rule layouts[] = {{"x*", "(a,None)"}, {"w*", "(None,b)"}};
   hp_device_options o = {.threads = 1,
@@ -68,6 +80,7 @@ static hp_status open_device(const char *on, const char *schedule, hp_device **d
                          .layouts = layouts,
                          .n_layouts = on ? 2 : 0,
                          .no_partial_sums = true,
+                         .cluster = write_cluster(),
                          .may_miss = true};
   return hp_device_open(&o, d);
 }
@@ -192,6 +205,100 @@ TEST(a_plan_has_the_costs_of_each_micro_batch) {
   }
   free_step(piece, p);
   hp_device_close(d);
+}
+
+enum { ORDERED = 6 };
+static const int rows_of[ORDERED] = {6, 60, 6, 60, 60, 6};
+
+/* Pieces of micro-batches with few rows and with many. */
+typedef struct {
+  hp_device *d;
+  hp_piece *piece[2];
+} unlike;
+
+static const char *const unlike_action[] = {"few", "many"};
+
+static void open_unlike(const char *on, const char *schedule, unlike *u) {
+  CHECK_OK(open_device(on, schedule, &u->d));
+  for (int i = 0; i < 2; i++) {
+    hp_graph *g = build((shape){.rows = rows_of[i], .ignored = -1, .falls = -1});
+    CHECK_OK(hp_piece_compile(g, u->d, NULL, &u->piece[i]));
+    hp_graph_free(g);
+  }
+}
+
+static void close_unlike(unlike *u) {
+  free_step(u->piece, NULL);
+  hp_device_close(u->d);
+}
+
+static hp_status order_of(const unlike *u, const char *rows, int *order) {
+  return hp_link_order(u->piece, unlike_action, 2, rows, order);
+}
+
+static void unlike_rows(const int *order, str *out) {
+  for (int k = 0; k < ORDERED; k++)
+    str_printf(out, "* %s %d\n", unlike_action[rows_of[order[k]] > rows_of[0]], k);
+}
+
+/* The predicted step of micro-batches in an order, which is replaced by the better one. */
+static double step_and_order(const unlike *u, int *order) {
+  hp_program_stats s;
+  str rows = {0};
+  int found[ORDERED], before[ORDERED];
+  memcpy(before, order, sizeof before);
+  unlike_rows(order, &rows);
+  CHECK_OK(hp_link_plan(u->piece, unlike_action, 2, rows.at, &s, NULL, NULL));
+  CHECK_OK(order_of(u, rows.at, found));
+  for (int k = 0; k < ORDERED; k++) order[k] = before[found[k]];
+  str_free(&rows);
+  return s.predicted_s;
+}
+
+TEST(micro_batches_of_unlike_cost_have_an_order_with_a_shorter_step) {
+  unlike u;
+  int order[ORDERED] = {0, 1, 2, 3, 4, 5}, again[ORDERED], seen = 0;
+  open_unlike("(1,1)(a,b);(1,1)(a,b);(1,1)(a,b)", "1f1b", &u);
+  double given = step_and_order(&u, order);
+  memcpy(again, order, sizeof again);
+  double ordered = step_and_order(&u, again);
+  for (int k = 0; k < ORDERED; k++) seen |= 1 << order[k];
+  CHECK_EQ(seen, (1 << ORDERED) - 1);
+  if (ordered > 0.95 * given)
+    test_fail(__FILE__, __LINE__, "%g s ordered, %g s as given", ordered, given);
+  close_unlike(&u);
+}
+
+TEST(one_mesh_and_one_micro_batch_keep_their_order) {
+  unlike u;
+  int order[2] = {-1, -1};
+  open_unlike(NULL, NULL, &u);
+  CHECK_OK(order_of(&u, "* many 0\n* few 1\n", order));
+  CHECK(order[0] == 0 && order[1] == 1);
+  close_unlike(&u);
+  open_unlike("(1,1)(a,b);(1,1)(a,b);(1,1)(a,b)", "1f1b", &u);
+  order[0] = -1;
+  CHECK_OK(order_of(&u, "* many 0\n", order));
+  CHECK_EQ(order[0], 0);
+  close_unlike(&u);
+}
+
+TEST(an_order_of_what_has_one_already_is_refused) {
+  unlike u;
+  int order[MICROS] = {7, 7, 7, 7};
+  str rows = {0};
+  add_rows(&rows);
+  open_unlike("(1,1)(a,b);(1,1)(a,b);(1,1)(a,b)", "1f1b", &u);
+  CHECK_FAILS(order_of(&u, "* few 1\n* many 0\n", order),
+              "rows:1: micro-batch 1; expected 0: their order is asked for");
+  CHECK_FAILS(order_of(&u, "* few 0\n* all 1\n", order), "all");
+  close_unlike(&u);
+  open_unlike("(1,1)(a,b);(1,1)(a,b)", rows.at, &u);
+  CHECK_FAILS(order_of(&u, "* few 0\n* many 1\n* few 2\n* few 3\n", order),
+              "the schedule of the pipeline is a list of rows");
+  CHECK_EQ(order[0], 7);
+  close_unlike(&u);
+  str_free(&rows);
 }
 
 static void refuse_step(shape o, const char *why) {
