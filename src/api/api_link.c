@@ -197,7 +197,8 @@ HP_API hp_status hp_link_order(hp_piece *const *piece, const char *const *action
 }
 
 /* The first row's piece, which has a forward, and the others. */
-static hp_status explain_step(const step *s, compilation *linked, const char *what, str *text) {
+static hp_status plan_and_explain(const step *s, compilation *linked, double start,
+                                  const char *what, str *text, hp_program_stats *out) {
   graph_layouts *g = mem_calloc((size_t)s->n, sizeof *g);
   HP_TRY_MEM(g);
   size_t n = 1;
@@ -205,7 +206,8 @@ static hp_status explain_step(const step *s, compilation *linked, const char *wh
   for (int i = 0; i < s->n; i++)
     if (s->piece[i] != first_piece(s) && is_run(s, i))
       g[n++] = (graph_layouts){s->piece[i]->c.global, &s->piece[i]->c.shards};
-  hp_status st = api_plan_explain(linked, g, n, s->piece[0]->d, what, text);
+  const plan_view view = {what, g, n, text};
+  hp_status st = api_plan(linked, s->piece[0]->d, start, what ? &view : NULL, out);
   mem_free(g);
   return st;
 }
@@ -216,8 +218,7 @@ static hp_status plan_rows(step *s, hp_program_stats *out, const char *what, str
   DEVICE_MESH_HOLD(s->piece[0]->d);
   if (is_pipeline(s->piece[0]->d)) return api_pipeline_plan(s, out, what, text);
   hp_status st = begin_link(s, &linked);
-  if (!st) st = api_plan(&linked, s->piece[0]->d, start, out);
-  if (!st && what) st = explain_step(s, &linked, what, text);
+  if (!st) st = plan_and_explain(s, &linked, start, what, text, out);
   compile_end(&linked);
   return st;
 }

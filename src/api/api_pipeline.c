@@ -566,7 +566,7 @@ static hp_status explain_mesh(const pipeline_link *l, int on, const char *what, 
     if (part && is_used(l, k)) g[n++] = (graph_layouts){part->c.global, &part->c.shards};
   }
   hp_status st = link_mesh(l, on, &linked);
-  if (!st) st = api_plan_explain(&linked, g, n, l->d->stage_mesh[on], what, text);
+  if (!st) st = api_plan_explain(&linked, l->d->stage_mesh[on], &(plan_view){what, g, n, text});
   compile_end(&linked);
   mem_free(g);
   return st;
@@ -602,7 +602,7 @@ static hp_status plan_mesh(const pipeline_link *l, int on, double start, hp_prog
   compilation linked;
   *out = (hp_program_stats){0};
   hp_status st = link_mesh(l, on, &linked);
-  if (!st) st = api_plan(&linked, l->d->stage_mesh[on], start, out);
+  if (!st) st = api_plan(&linked, l->d->stage_mesh[on], start, NULL, out);
   compile_end(&linked);
   return st;
 }

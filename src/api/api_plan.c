@@ -13,19 +13,6 @@ static void free_plan(const hp_device *d, compiled *c) {
   program_free(c->p);
 }
 
-hp_status api_plan(compilation *c, hp_device *d, double start, hp_program_stats *out) {
-  hp_program_stats s = {0};
-  compiled made;
-  hp_status st = api_make_program(c, d, 0, &made, &s.memory);
-  if (st == HP_ERR_OOM && s.memory.limit_bytes && s.memory.planned_bytes) out->memory = s.memory;
-  HP_TRY(st);
-  st = api_count(d->member[0], made.p, &s);
-  s.compile_s = time_now_s() - start;
-  if (!st) *out = s;
-  free_plan(d, &made);
-  return st;
-}
-
 /* --- plans as text ----------------------------------------------------------------------------
  */
 
@@ -63,15 +50,35 @@ static layout_view find_layout_view(const char *what) {
   return NULL;
 }
 
-hp_status api_plan_explain(compilation *c, const graph_layouts *g, size_t n, hp_device *d,
-                           const char *what, str *out) {
+static hp_status print_view(const plan_view *v, const compiled *made, const hp_memory *memory,
+                            hp_device *d) {
+  layout_view view = find_layout_view(v->what);
+  if (view) return view(d, v->graph, v->graphs, v->text);
+  bool counts = !strncmp(v->what, "memory.", 7); /* "memory" stands behind a summary that has it */
+  return explain_print(made->p, d->member[0], NULL, counts ? memory : NULL, v->what, v->text);
+}
+
+hp_status api_plan(compilation *c, hp_device *d, double start, const plan_view *v,
+                   hp_program_stats *out) {
+  hp_program_stats s = {0};
   compiled made;
-  hp_memory memory;
-  layout_view view = find_layout_view(what);
-  if (view) return view(d, g, n, out);
-  HP_TRY(api_make_program(c, d, 0, &made, &memory));
-  bool counts = !strncmp(what, "memory.", 7); /* "memory" stands behind a summary that has it */
-  hp_status st = explain_print(made.p, d->member[0], NULL, counts ? &memory : NULL, what, out);
+  hp_status st = api_make_program(c, d, 0, &made, &s.memory);
+  if (st == HP_ERR_OOM && s.memory.limit_bytes && s.memory.planned_bytes) out->memory = s.memory;
+  HP_TRY(st);
+  st = api_count(d->member[0], made.p, &s);
+  s.compile_s = time_now_s() - start;
+  if (!st && v) st = print_view(v, &made, &s.memory, d);
+  if (!st) *out = s;
   free_plan(d, &made);
+  return st;
+}
+
+hp_status api_plan_explain(compilation *c, hp_device *d, const plan_view *v) {
+  compiled made = {0};
+  hp_memory memory = {0};
+  bool is_planned = !find_layout_view(v->what);
+  if (is_planned) HP_TRY(api_make_program(c, d, 0, &made, &memory));
+  hp_status st = print_view(v, &made, &memory, d);
+  if (is_planned) free_plan(d, &made);
   return st;
 }

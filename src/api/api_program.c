@@ -72,7 +72,7 @@ HP_API hp_status hp_plan(const hp_graph *g, hp_device *d, const hp_compile_optio
   if (is_pipeline(d))
     return api_result(__func__, api_pipeline_plan_graph(g, d, o, out, NULL, NULL));
   hp_status st = api_compile_begin(g, d, o, &c);
-  if (!st) st = api_plan(&c, d, start, out);
+  if (!st) st = api_plan(&c, d, start, NULL, out);
   compile_end(&c);
   return st;
 }
@@ -93,7 +93,8 @@ HP_API hp_status hp_plan_explain(const hp_graph *g, hp_device *d, const hp_compi
     return api_text(__func__, planned, &s, text);
   }
   hp_status st = api_compile_begin(g, d, o, &c);
-  if (!st) st = api_plan_explain(&c, &(graph_layouts){c.global, &c.shards}, 1, d, what, &s);
+  const graph_layouts graph = {c.global, &c.shards};
+  if (!st) st = api_plan_explain(&c, d, &(plan_view){what, &graph, 1, &s});
   compile_end(&c);
   return api_text(__func__, st, &s, text);
 }

@@ -34,10 +34,18 @@ hp_status api_mesh_stats(const hp_program *p, hp_program_stats *out);
 void api_unload(hp_program *p);
 
 /* api_plan.c */
-/* As hp_plan, of a compilation that has begun at `start`; it is not ended. */
-hp_status api_plan(compilation *c, hp_device *d, double start, hp_program_stats *out);
-/* As hp_plan_explain.  g[n]: the graphs that "layouts" shows. */
-hp_status api_plan_explain(compilation *c, const graph_layouts *g, size_t n, hp_device *d,
-                           const char *what, str *out);
+/* What is asked of a plan, as for hp_plan_explain, and its text. */
+typedef struct {
+  const char *what;
+  const graph_layouts *graph; /* [graphs] which "layouts" shows */
+  size_t graphs;
+  str *text;
+} plan_view;
+/* As hp_plan, of a compilation that has begun at `start`; it is not ended.  v NULL: numbers alone.
+ */
+hp_status api_plan(compilation *c, hp_device *d, double start, const plan_view *v,
+                   hp_program_stats *out);
+/* As hp_plan_explain. */
+hp_status api_plan_explain(compilation *c, hp_device *d, const plan_view *v);
 
 #endif

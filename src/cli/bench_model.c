@@ -418,7 +418,7 @@ static hp_status plan_step(lm *m, const step_options *o, const micro_shape *shap
   planned_program step = {.shape = *shape, .micros = 1};
   HP_TRY(step_planner_create(m, o, &(step_work){&step, 1}, d, true, &p));
   hp_status st = step_memory_share(p, &limit);
-  if (!st) st = step_memory_plan(p, &s);
+  if (!st) st = step_memory_plan(p, &s, NULL, NULL);
   step_planner_free(p);
   if (!st) *out = s.stats;
   return st;

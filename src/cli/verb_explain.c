@@ -224,17 +224,17 @@ static const char *find_view(const question *q) {
   return NULL;
 }
 
-/* The view of the plan as text; NULL where none was asked for.  Its stages go to the folder that is
- * asked for. */
-static hp_status view_plan(subject *s, const question *q, char **text) {
+/* The plan, and the view of it as text; NULL where none was asked for.  Its stages go to the folder
+ * that is asked for. */
+static hp_status make_plan(subject *s, const question *q, char **text) {
   const char *what = find_view(q);
   str words = {0};
   *text = NULL;
-  if (!what && !q->dump) return HP_OK;
+  if (!what && !q->dump) return step_memory_plan(s->planner, &s->memory, NULL, NULL);
   str_add(&words, what ? what : "memory.totals");
   if (asks_for_values(q)) str_printf(&words, " %s", q->name);
   hp_status st = str_status(&words);
-  if (!st) st = step_memory_explain(s->planner, words.at, text);
+  if (!st) st = step_memory_plan(s->planner, &s->memory, words.at, text);
   str_free(&words);
   HP_TRY(st);
   if (what) return HP_OK;
@@ -268,8 +268,7 @@ static hp_status explain_plan(subject *s, const question *q) {
   char *text = NULL;
   if (q->dump) HP_TRY(dir_create(q->dump));
   HP_TRY(open_planner(s, q->dump, true));
-  HP_TRY(step_memory_plan(s->planner, &s->memory));
-  hp_status st = view_plan(s, q, &text);
+  hp_status st = make_plan(s, q, &text);
   if (!st) st = print_answer(s, q, text);
   hp_free(text);
   return st;

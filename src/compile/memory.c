@@ -17,6 +17,7 @@ typedef struct {
   uint32_t aliases;
   uint32_t *use0, *use; /* by root buffer: instructions that touch it, in order */
   uint32_t streams;
+  uint32_t used, used_stream[STREAM_COUNT], place[STREAM_COUNT]; /* streams with instructions */
   vclock clock; /* of programs with several streams */
 } planner;
 
@@ -157,17 +158,19 @@ static void find_aliases(planner *m, bool placed) {
   }
 }
 
-/* Rows of offsets_problem.dead, for programs with several streams.  Outputs never die; an unused
- * input exists before the first instruction, and may be overwritten from the next on. */
+/* Rows of offsets_problem.dead, for programs with several streams, of those with instructions.
+ * Outputs never die; an unused input exists before the first instruction, and may be overwritten
+ * from the next on. */
 static hp_status find_dead(const planner *m, const uint32_t *index, size_t n, uint32_t **out) {
-  uint32_t *dead = mem_calloc(n * m->streams, sizeof *dead);
+  uint32_t *dead = mem_calloc(n * m->used, sizeof *dead), all[STREAM_COUNT];
   HP_TRY_MEM(dead);
   for (size_t k = 0; k < n; k++) {
-    uint32_t b = index[k], uses = m->use0[b + 1] - m->use0[b], *row = dead + k * m->streams;
+    uint32_t b = index[k], uses = m->use0[b + 1] - m->use0[b], *row = dead + k * m->used;
     bool output = m->p->buffers.at[b].flags & EXISTS_AT_END;
     if (output || !uses)
-      for (uint32_t s = 0; s < m->streams; s++) row[s] = output ? OFFSETS_NEVER : 1;
-    else vclock_dead(&m->clock, m->use + m->use0[b], uses, row);
+      for (uint32_t s = 0; s < m->streams; s++) all[s] = output ? OFFSETS_NEVER : 1;
+    else vclock_dead(&m->clock, m->use + m->use0[b], uses, all);
+    for (uint32_t i = 0; i < m->used; i++) row[i] = all[m->used_stream[i]];
   }
   *out = dead;
   return HP_OK;
@@ -228,13 +231,13 @@ static hp_status placement_make(const planner *m, bool all, placement *x) {
                          .first = m->first[i],
                          .last = m->last[i],
                          .alias = m->alias[i],
-                         .stream = p->insts.len ? p->insts.at[m->first[i]].stream : 0};
+                         .stream = p->insts.len ? m->place[p->insts.at[m->first[i]].stream] : 0};
     x->offset[x->problem.n] = planned ? f->offset : 0;
     x->index[x->problem.n++] = i;
   }
   if (m->streams == 1) return HP_OK;
   HP_TRY(find_dead(m, x->index, x->problem.n, &x->dead));
-  x->problem.streams = m->streams;
+  x->problem.streams = m->used;
   x->problem.dead = x->dead;
   return HP_OK;
 }
@@ -300,6 +303,18 @@ static void planner_free(planner *m) {
   mem_free(m->use);
 }
 
+/* A stream without instructions defines nothing, so no buffer has to outlive it. */
+static void find_streams(planner *m) {
+  bool used[STREAM_COUNT] = {false};
+  for (size_t i = 0; i < m->p->insts.len; i++) used[m->p->insts.at[i].stream] = true;
+  for (uint32_t s = 0; s < STREAM_COUNT; s++) {
+    if (!used[s]) continue;
+    m->streams = s + 1;
+    m->place[s] = m->used;
+    m->used_stream[m->used++] = s;
+  }
+}
+
 /* Lifetimes and uses.  The caller frees *m, also on failure. */
 static hp_status planner_make(program *p, planner *m) {
   *m = (planner){.p = p, .streams = 1};
@@ -308,8 +323,7 @@ static hp_status planner_make(program *p, planner *m) {
   m->last = mem_calloc(n, sizeof *m->last);
   m->alias = mem_calloc(n, sizeof *m->alias);
   HP_TRY_MEM(m->first && m->last && m->alias);
-  for (size_t i = 0; i < p->insts.len; i++)
-    if (p->insts.at[i].stream >= m->streams) m->streams = p->insts.at[i].stream + 1u;
+  find_streams(m);
   HP_TRY(find_uses(p, &m->use0, &m->use));
   if (m->streams > 1) HP_TRY(program_clock(p, m->streams, &m->clock));
   find_lifetimes(m);

@@ -187,12 +187,10 @@ static hp_status keep_transfers(scheduling *w) {
  * With overlapped collectives it is half as much again, plus the prefetched gathers. */
 static hp_status find_caps(scheduling *w, bool overlaps, uint64_t cap[TIER_COUNT]) {
   static const uint64_t none[TIER_COUNT];
-  list_schedule s = {0};
   uint64_t needed[TIER_COUNT];
   memcpy(cap, w->o->cap, TIER_COUNT * sizeof *cap);
   if (cap[TIER_DEVICE]) return HP_OK;
-  HP_TRY(order_schedule(&w->q, w->workspace, none, true, &s, needed));
-  list_schedule_free(&s);
+  HP_TRY(order_schedule(&w->q, w->workspace, none, true, NULL, needed));
   cap[TIER_DEVICE] = needed[TIER_DEVICE];
   if (w->o->usual > cap[TIER_DEVICE]) cap[TIER_DEVICE] = w->o->usual;
   if (!overlaps || w->o->usual) return HP_OK;

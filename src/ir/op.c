@@ -15,12 +15,24 @@ op_id op_find(const char *name, size_t n) {
   return OP_NONE;
 }
 
+#define FLAGS(f)                                                                                   \
+  ((strchr(f, 'D') ? OPF_DECOMPOSE : 0u) | (strchr(f, 'E') ? OPF_ELEMENTWISE : 0u) |               \
+   (strchr(f, 'C') ? OPF_COLLECTIVE : 0u) | (strchr(f, 'M') ? OPF_RENDEZVOUS : 0u) |               \
+   (strchr(f, 'T') ? OPF_TABLES : 0u) | (strchr(f, 'V') ? OPF_MOVE : 0u) |                         \
+   (strchr(f, 'X') ? OPF_TRANSFER : 0u))
+
+/* The compiler makes a table of these constants: passes ask for every node. */
 unsigned op_flags(op_id op) {
-  const char *f = op_table[op].flag_text;
-  return (strchr(f, 'D') ? OPF_DECOMPOSE : 0u) | (strchr(f, 'E') ? OPF_ELEMENTWISE : 0u) |
-         (strchr(f, 'C') ? OPF_COLLECTIVE : 0u) | (strchr(f, 'M') ? OPF_RENDEZVOUS : 0u) |
-         (strchr(f, 'T') ? OPF_TABLES : 0u) | (strchr(f, 'V') ? OPF_MOVE : 0u) |
-         (strchr(f, 'X') ? OPF_TRANSFER : 0u);
+  switch (op) {
+#define OP(id, name, in_min, in_max, out, attrs, infer, grad, rule, lin, cost, flags, doc)         \
+  case OP_##id:                                                                                    \
+    return FLAGS(flags);
+#include "ir/ops.def"
+#undef OP
+  case OP_NONE:
+  case OP_COUNT: break;
+  }
+  return 0;
 }
 
 int op_results(op_id op, int n_in) {

@@ -50,6 +50,18 @@ static void scheduler_free(scheduler *w) {
   vec_free(&w->edges);
 }
 
+/* What the choice of the next node needs. */
+static hp_status create_choice(const list_graph *g, const uint32_t *base, scheduler *w) {
+  HP_TRY(list_guard_create(g, base, w->cap, &w->guard));
+  for (uint32_t s = 0; s < g->p->streams; s++)
+    HP_TRY(list_queue_create(g, s, w->ready_s, w->rank, &w->queue[s]));
+  for (uint32_t i = 0; i < g->p->n; i++) {
+    w->before[i] = g->pred0[i + 1] - g->pred0[i];
+    if (!w->before[i]) list_queue_wait(&w->queue[g->p->stream[i]], w->rank[i]);
+  }
+  return HP_OK;
+}
+
 static hp_status scheduler_create(const list_graph *g, const uint32_t *base, scheduler *w) {
   size_t n = g->p->n;
   w->g = g;
@@ -63,16 +75,9 @@ static hp_status scheduler_create(const list_graph *g, const uint32_t *base, sch
   if (!w->ready_s || !w->rank || !w->before || !w->aside || !w->out.order || !w->out.start_s ||
       !w->out.end_s)
     return HP_ERR_OOM;
-  HP_TRY(list_guard_create(g, base, w->cap, &w->guard));
   HP_TRY(list_clock_create(g, &w->clock));
-  for (uint32_t s = 0; s < g->p->streams; s++)
-    HP_TRY(list_queue_create(g, s, w->ready_s, w->rank, &w->queue[s]));
-  for (uint32_t i = 0; i < n; i++) {
-    w->before[i] = g->pred0[i + 1] - g->pred0[i];
-    if (!w->before[i]) list_queue_wait(&w->queue[g->p->stream[i]], w->rank[i]);
-  }
   list_bytes_at_start(g, w->out.peak);
-  return HP_OK;
+  return g->p->keep_order ? HP_OK : create_choice(g, base, w);
 }
 
 static bool has_room(const scheduler *w, uint32_t s, uint32_t node) {
@@ -127,7 +132,7 @@ static hp_status issue(scheduler *w, uint32_t node) {
   for (uint32_t k = g->succ0[node]; k < g->succ0[node + 1]; k++) {
     uint32_t x = g->succ[k], t = g->p->stream[x];
     if (end > w->ready_s[x]) w->ready_s[x] = end;
-    if (--w->before[x]) continue;
+    if (g->p->keep_order || --w->before[x]) continue;
     list_queue_wait(&w->queue[t], w->rank[x]);
     w->stuck[t] = false;
   }
@@ -199,7 +204,6 @@ static hp_status run(scheduler *w) {
 
 static hp_status run_in_order(scheduler *w) {
   for (uint32_t i = 0; i < w->g->p->n; i++) {
-    HP_ASSERT(list_guard_run(&w->guard, i, true));
     HP_TRY(issue(w, i));
   }
   return HP_OK;
@@ -227,11 +231,14 @@ static hp_status choose_base(const list_graph *g, const uint64_t cap[LIST_TIERS]
   return HP_OK;
 }
 
+static void set_caps(scheduler *w, const list_problem *p) {
+  for (int t = 0; t < LIST_TIERS; t++)
+    w->cap[t] = p->cap[t] && p->cap[t] <= INT64_MAX / 2 ? p->cap[t] : UINT64_MAX;
+}
+
 static hp_status make(scheduler *w, const list_graph *g, uint32_t *base, uint32_t *left,
                       uint64_t needed[LIST_TIERS]) {
   const list_problem *p = g->p;
-  for (int t = 0; t < LIST_TIERS; t++)
-    w->cap[t] = p->cap[t] && p->cap[t] <= INT64_MAX / 2 ? p->cap[t] : UINT64_MAX;
   HP_TRY(choose_base(g, w->cap, base, left, needed, &w->out.fits));
   if (!w->out.fits) return HP_OK;
   HP_TRY(scheduler_create(g, base, w));
@@ -250,9 +257,12 @@ hp_status list_schedule_make(const list_problem *p, list_schedule *out,
   HP_TRY(list_graph_build(p, &g));
   uint32_t *base = mem_calloc(p->n, sizeof *base);
   uint32_t *left = mem_calloc(p->n_values, sizeof *left);
-  hp_status st = base && left ? make(&w, &g, base, left, need) : HP_ERR_OOM;
+  hp_status st = base && left ? HP_OK : HP_ERR_OOM;
+  set_caps(&w, p);
+  if (!st && out) st = make(&w, &g, base, left, need);
+  else if (!st) st = choose_base(&g, w.cap, base, left, need, &w.out.fits);
   if (needed) memcpy(needed, need, sizeof need);
-  if (!st) {
+  if (!st && out) {
     *out = w.out;
     w.out = (list_schedule){0};
   }

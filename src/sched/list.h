@@ -50,8 +50,8 @@ typedef struct {
   size_t n_edges;
 } list_schedule;
 
-/* needed (may be NULL): bytes of the best known order, also if none fits.  HP_ERR_ARG on
- * malformed input.  O((n + edges) log n). */
+/* needed (may be NULL): bytes of the best known order, also if none fits; out NULL: they alone are
+ * asked for.  HP_ERR_ARG on malformed input.  O((n + edges) log n), linear for a given order. */
 hp_status list_schedule_make(const list_problem *p, list_schedule *out,
                              uint64_t needed[LIST_TIERS]);
 void list_schedule_free(list_schedule *s);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 void step_ways_init(step_ways *w, const step_pieces *pieces) {
+  *w = (step_ways){.what = NULL};
   for (int i = 0; i < STEP_WAYS; i++) w->way[i] = *pieces;
   w->way[STEP_WITH_REMAT].o.compile.remat = true;
   w->way[STEP_WITH_REMAT].quiet = w->way[STEP_WITH_REMAT].again = true;
@@ -15,6 +16,7 @@ void step_ways_init(step_ways *w, const step_pieces *pieces) {
 
 void step_ways_free(step_ways *w) {
   for (int i = 0; i < STEP_WAYS; i++) step_pieces_free(&w->way[i]);
+  hp_free(w->text);
 }
 
 void step_ways_reserve(step_ways *w, uint64_t bytes) {
@@ -30,6 +32,12 @@ bool step_plan_offloads(const step_plan *p) {
   for (int t = 1; t < HP_TIERS; t++)
     if (p->stats.memory.tier[t].moved_bytes) return true;
   return false;
+}
+
+char *step_ways_take_text(step_ways *w) {
+  char *text = w->text;
+  w->text = NULL;
+  return text;
 }
 
 void step_ways_set_update(step_ways *w, step_update_when when) {
@@ -127,16 +135,27 @@ static bool is_better(const step_plan *a, const step_plan *b) {
   return a->stats.predicted_s * (100 + PER_CENT) < b->stats.predicted_s * 100;
 }
 
+/* The text of the plan that is the best so far. */
+static void set_text(step_ways *w, char *text) {
+  hp_free(w->text);
+  w->text = text;
+}
+
 /* Takes the other choice if its plan is better; *least_s: no plan of this way takes less. */
 static hp_status try_other(step_ways *w, const micro_shape *shape, int64_t n,
                            const step_choice *other, step_choice *c, step_plan *best,
                            double *least_s) {
   step_plan plan;
-  HP_TRY(step_plan_make(w, shape, n, other, &plan, NULL, NULL));
+  char *text = NULL;
+  HP_TRY(step_plan_make(w, shape, n, other, &plan, w->what, &text));
   *least_s = plan.stats.predicted_s - plan.stats.exposed_copy_s;
-  if (!is_better(&plan, best)) return HP_OK;
+  if (!is_better(&plan, best)) {
+    hp_free(text);
+    return HP_OK;
+  }
   *c = *other;
   *best = plan;
+  set_text(w, text);
   return HP_OK;
 }
 
@@ -211,8 +230,10 @@ hp_status step_choose(step_ways *w, const micro_shape *shape, int64_t n, step_ch
   const step_options *o = &w->way[STEP_AS_ASKED].o;
   bool both = o->update == UPDATE_AUTO;
   double least_s;
+  char *text = NULL;
   *c = (step_choice){.way = STEP_AS_ASKED, .leaves = o->update == UPDATE_NEXT_STEP};
-  HP_TRY(step_plan_make(w, shape, n, c, out, NULL, NULL));
+  HP_TRY(step_plan_make(w, shape, n, c, out, w->what, &text));
+  set_text(w, text);
   if (!out->refused && !step_plan_offloads(out)) return HP_OK;
   if (both && !out->refused) /* it needs no less memory */
     HP_TRY(try_other(w, shape, n, &(step_choice){.way = c->way, .leaves = true}, c, out, &least_s));

@@ -23,6 +23,8 @@ static inline bool step_choice_remats(const step_choice *c, int stage) {
 /* The pieces of steps, by each way. */
 typedef struct {
   step_pieces way[STEP_WAYS];
+  const char *what; /* of the next choices, as hp_link_plan; NULL: nothing */
+  char *text;       /* what it says of the plan that was chosen last */
 } step_ways;
 
 /* pieces: those of STEP_AS_ASKED, without any yet. */
@@ -30,6 +32,8 @@ void step_ways_init(step_ways *w, const step_pieces *pieces);
 void step_ways_free(step_ways *w);
 /* Later pieces leave so many bytes of the limit for params of other programs. */
 void step_ways_reserve(step_ways *w, uint64_t bytes);
+/* The text of the last choice, for the caller; hp_free. */
+char *step_ways_take_text(step_ways *w);
 /* For later choices. */
 void step_ways_set_update(step_ways *w, step_update_when when);
 

@@ -16,9 +16,7 @@ struct step_planner {
   step_work work;
   const char *dump_dir; /* for what is explained; NULL: none */
   bool tell;
-  bool chosen; /* the choice for the longest step under this limit is known */
-  uint64_t limit;
-  step_choice choice;
+  const char *what; /* that the next plan of the longest step is asked for; NULL: nothing */
 };
 
 static const step_options *options_of(const step_planner *p) {
@@ -103,6 +101,7 @@ static hp_status plan_eval(const step_planner *p, const micro_shape *s, uint64_t
 static hp_status plan_one(step_planner *p, int64_t i, uint64_t reserve, one_plan *out) {
   const planned_program *w = &p->work.at[i];
   *out = (one_plan){.choice = {.way = STEP_AS_ASKED}};
+  p->ways.what = i ? NULL : p->what;
   if (w->micros) return plan_step(p, w, reserve, out);
   hp_status st = plan_eval(p, &w->shape, reserve, &out->plan.stats);
   out->plan.refused = st == HP_ERR_OOM && out->plan.stats.memory.planned_bytes;
@@ -267,30 +266,29 @@ static hp_status refuse(step_planner *p, const all_plans *all) {
   return refuse_eval(w, &s, all->reserve);
 }
 
-hp_status step_memory_plan(step_planner *p, step_memory *out) {
-  all_plans all;
-  HP_TRY(plan_all(p, &all));
-  if (all.worst >= 0) return refuse(p, &all);
-  p->chosen = true;
-  p->limit = hp_device_memory_limit(p->d);
-  p->choice = all.choice;
-  HP_TRY(tell(p, &all));
-  *out = all.memory;
-  return HP_OK;
-}
-
-hp_status step_memory_explain(step_planner *p, const char *what, char **text) {
-  one_plan one = {.choice = p->choice};
-  bool known = p->chosen && p->limit == hp_device_memory_limit(p->d);
-  if (!known) HP_TRY(plan_one(p, 0, options_of(p)->compile.reserve_bytes, &one));
-  step_pieces *way = &p->ways.way[one.choice.way == STEP_WITH_REMAT];
-  if (!p->dump_dir) return plan_again(p, &p->work.at[0], &one.choice, what, text);
+/* The text of each stage of the plan that is chosen, in the folder, and the plan as text. */
+static hp_status dump_plan(step_planner *p, const step_choice *c, const char *what, char **text) {
+  step_pieces *way = &p->ways.way[c->way == STEP_WITH_REMAT];
   hp_compile_options plain = way->o.compile, dumps = plain;
   dumps.dump_dir = p->dump_dir;
   step_pieces_set_options(way, &dumps);
-  hp_status st = plan_again(p, &p->work.at[0], &one.choice, what, text);
+  hp_status st = plan_again(p, &p->work.at[0], c, what, text);
   step_pieces_set_options(way, &plain);
   return st;
+}
+
+hp_status step_memory_plan(step_planner *p, step_memory *out, const char *what, char **text) {
+  all_plans all;
+  p->what = p->dump_dir ? NULL : what;
+  hp_status st = plan_all(p, &all);
+  p->what = NULL;
+  HP_TRY(st);
+  if (all.worst >= 0) return refuse(p, &all);
+  HP_TRY(tell(p, &all));
+  if (what && p->dump_dir) HP_TRY(dump_plan(p, &all.choice, what, text));
+  if (what && !p->dump_dir) *text = step_ways_take_text(&p->ways);
+  *out = all.memory;
+  return HP_OK;
 }
 
 /* --- limits ----------------------------------------------------------------------------------- */

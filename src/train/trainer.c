@@ -62,7 +62,7 @@ static hp_status plan_work(train_config *c, const step_work *all, bool trains, r
   step_memory memory;
   HP_TRY(step_planner_create(m->m, &o, all, m->d, false, &p));
   hp_status st = step_memory_share(p, &c->is.memory_limit);
-  if (!st && trains) st = step_memory_plan(p, &memory);
+  if (!st && trains) st = step_memory_plan(p, &memory, NULL, NULL);
   step_planner_free(p);
   if (st || !trains) return st;
   m->fits = !memory.moves;

@@ -51,7 +51,7 @@ static double work_bytes(const char *config, int layers, hp_dtype compute) {
   step_memory s;
   lm *m = open_model(config, layers, compute, true, &d);
   CHECK_OK(step_planner_create(m, &adamw, &(step_work){&whole_step, 1}, d, false, &p));
-  CHECK_OK(step_memory_plan(p, &s));
+  CHECK_OK(step_memory_plan(p, &s, NULL, NULL));
   step_planner_free(p);
   lm_free(m);
   hp_device_close(d);
@@ -127,7 +127,7 @@ static hp_memory plan_on(const char *devices, int n, bool serial) {
   CHECK_OK(lm_create(test_config, d, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
   CHECK_OK(strategy_apply(&s, m, d));
   CHECK_OK(step_planner_create(m, &how, &(step_work){&step, 1}, d, false, &p));
-  CHECK_OK(step_memory_plan(p, &out));
+  CHECK_OK(step_memory_plan(p, &out, NULL, NULL));
   step_planner_free(p);
   lm_free(m);
   hp_device_close(d);
@@ -179,7 +179,7 @@ TEST(the_search_for_limits_keeps_to_its_time) {
   CHECK_OK(step_planner_create(m, &adamw, &(step_work){&whole_step, 1}, d, false, &p));
   for (int i = 0; i < 8; i++) {
     double start = time_now_s();
-    CHECK_OK(step_memory_plan(p, &planned));
+    CHECK_OK(step_memory_plan(p, &planned, NULL, NULL));
     if (time_now_s() - start < least_s) least_s = time_now_s() - start;
   }
   CHECK_OK(step_memory_limits(p, 0, 4 * least_s, &out));
