@@ -115,22 +115,26 @@ static void emit(accumulation *a, uint32_t i) {
 }
 
 /* Is x the result of an addition of rows that only one sum reads?  *other: the value to which
- * the rows are added. */
-static bool is_rows_sum(const accumulation *a, val x, val *other) {
+ * the rows are added.  Not where that is made on another stage of a pipeline: rows of other
+ * micro-batches run between the two, and would miss what the sum has got so far. */
+static bool is_rows_sum(const accumulation *a, val x, uint16_t stage, val *other) {
   const hp_graph *g = a->r.from;
-  return read_once(a, x) && rows_of(a, graph_def(g, x), other) && graph_def(g, *other)->n_in;
+  if (!read_once(a, x) || !rows_of(a, graph_def(g, x), other)) return false;
+  const ir_node *made = graph_def(g, *other);
+  return made->n_in && made->stage == stage;
 }
 
 /* Addition i of a param and x: it follows x or, if x is an addition of rows, the value to which
  * the rows are added, unless that precedes a sum of its own. */
 static void place_sum(accumulation *a, uint32_t i, val x) {
   const hp_graph *g = a->r.from;
+  const uint16_t stage = graph_node(g, i)->stage;
   val first = x, other;
-  while (is_rows_sum(a, first, &other)) first = other;
+  while (is_rows_sum(a, first, stage, &other)) first = other;
   if (a->sum_of[first]) first = x;
   if (a->sum_of[first]) return;
   a->sum_of[first] = i + 1;
-  for (; x != first && is_rows_sum(a, x, &other); x = other)
+  for (; x != first && is_rows_sum(a, x, stage, &other); x = other)
     a->becomes[graph_value(g, x)->def] = graph_node(g, i)->out0;
 }
 
