@@ -247,6 +247,7 @@ static hp_status add_crossings(pipeline_link *l, uint32_t k) {
     const stage_crossing *x = &p->crossing.at[i];
     const hp_piece *from = p->part[x->from], *to = p->part[x->to];
     pipeline_crossing c = {.piece = k, .from = x->from, .to = x->to, .name = x->name};
+    if (x->is_param) c.param = attr_str(p->g, graph_def(p->g, x->value), "name");
     transfer_row row = {.type = *graph_value(from->g, find_value(from->g, OP_OUTPUT, x->name)),
                         .from = &from->d->m,
                         .to = &to->d->m,

@@ -15,6 +15,7 @@ typedef struct {
   uint32_t inst; /* the last that writes it */
   uint16_t stage;
   uint8_t action;
+  bool once;       /* a param, which is sent before any row */
   uint32_t reader; /* of the update: the first that reads it on the other mesh */
   uint64_t bytes;  /* of a shard */
 } origin;
@@ -87,6 +88,7 @@ static hp_status find_made(planner *p, size_t c) {
   if (m->inst == PROG_NONE) HP_FAIL(HP_ERR_INTERNAL, "nothing writes \"%s\"", x->name);
   m->stage = program_inst(from, m->inst)->stage;
   m->action = p->action[cell(p, x->piece, x->from)][m->inst];
+  m->once = x->param && m->action == ACTION_FORWARD && link_copies_state(from, m->inst);
   return HP_OK;
 }
 
@@ -123,7 +125,7 @@ static void add_transfer_costs(planner *p) {
   for (size_t c = 0; c < p->s->crossings; c++) {
     const pipeline_crossing *x = &p->s->crossing[c];
     const origin *m = &p->made[c];
-    if (x->piece != p->s->piece_of[0] || m->action != ACTION_FORWARD) continue;
+    if (x->piece != p->s->piece_of[0] || m->action != ACTION_FORWARD || m->once) continue;
     double seconds = cluster_transfer_s(p->s->cluster, mesh_rank(p->s->mesh[x->from], 0),
                                         mesh_rank(p->s->mesh[x->to], 0), (double)m->bytes);
     for (uint32_t i = 0; i < p->out->edges; i++) {
@@ -283,6 +285,18 @@ typedef struct {
 } event;
 typedef VEC(event) events;
 
+/* Is there no earlier crossing of the same param between the same meshes in a micro-batch? */
+static bool is_first(const planner *p, uint32_t micro, uint32_t crossing) {
+  const pipeline_crossing *x = &p->s->crossing[crossing];
+  for (uint32_t c = 0; c < p->s->crossings; c++) {
+    const pipeline_crossing *y = &p->s->crossing[c];
+    bool same = p->made[c].once && y->from == x->from && y->to == x->to;
+    for (uint32_t i = 0; same && i < micro; i++)
+      if (p->s->piece_of[i] == y->piece && !strcmp(x->param, y->param)) return false;
+  }
+  return true;
+}
+
 /* What is made by then is sent before the next row begins. */
 static int by_time(const void *a, const void *b) {
   const event *x = a, *y = b;
@@ -299,7 +313,8 @@ static hp_status list_transfers(const planner *p, uint32_t micro, events *out) {
     size_t at = ((size_t)m->stage * p->s->micros + micro) * 2;
     uint32_t row = p->row_of[at + (m->action != ACTION_FORWARD)];
     event e = {.at_s = p->out->times.end_s[row], .row = row, .crossing = c, .micro = micro};
-    if (!vec_push(out, e)) return HP_ERR_OOM;
+    if (m->once) e.at_s = 0;
+    if ((!m->once || is_first(p, micro, c)) && !vec_push(out, e)) return HP_ERR_OOM;
   }
   return HP_OK;
 }
@@ -327,32 +342,48 @@ static hp_status add_row(const planner *p, const pipe_row *row) {
   return vec_push(&p->out->mesh[mesh_of(p, row->stage)].row, made) ? HP_OK : HP_ERR_OOM;
 }
 
-/* On the mesh that sends, or the one that receives. */
-static hp_status add_transfer(const planner *p, uint32_t crossing, bool sends, uint32_t micro) {
+/* On the mesh that sends, or the one that receives; unless it is declared. */
+static hp_status declare_transfer(const planner *p, uint32_t crossing, bool sends) {
   const pipeline_crossing *x = &p->s->crossing[crossing];
   mesh_rows *to = &p->out->mesh[sends ? x->from : x->to];
   uint32_t *number = &p->number[2 * (size_t)crossing + !sends];
-  if (!*number) {
-    link_transfer made = {.piece = x->piece,
-                          .name = x->name,
-                          .sends = sends,
-                          .id = crossing,
-                          .peer = mesh_rank(p->s->mesh[sends ? x->to : x->from], 0)};
-    if (!vec_push(&to->transfer, made)) return HP_ERR_OOM;
-    *number = (uint32_t)to->transfer.len;
-  }
+  link_transfer made = {.piece = x->piece,
+                        .name = x->name,
+                        .sends = sends,
+                        .param = p->made[crossing].once ? x->param : NULL,
+                        .id = crossing,
+                        .peer = mesh_rank(p->s->mesh[sends ? x->to : x->from], 0)};
+  if (*number) return HP_OK;
+  if (!vec_push(&to->transfer, made)) return HP_ERR_OOM;
+  *number = (uint32_t)to->transfer.len;
+  return HP_OK;
+}
+
+/* Of a param all micro-batches have the transfer of the first. */
+static hp_status declare_params(const planner *p) {
+  for (uint32_t c = 0; c < p->s->crossings; c++)
+    for (int sends = 0; p->made[c].once && sends < 2; sends++)
+      HP_TRY(declare_transfer(p, c, sends));
+  return HP_OK;
+}
+
+static hp_status add_transfer(const planner *p, uint32_t crossing, bool sends, uint32_t micro) {
+  const pipeline_crossing *x = &p->s->crossing[crossing];
+  mesh_rows *to = &p->out->mesh[sends ? x->from : x->to];
+  HP_TRY(declare_transfer(p, crossing, sends));
   const origin *m = &p->made[crossing];
   link_row row = {.piece = x->piece,
                   .stage = m->stage,
                   .actions = m->action == ACTION_WEIGHTS ? ACTION_BACKWARD : m->action,
                   .microbatch = micro,
-                  .transfer = *number};
+                  .transfer = p->number[2 * (size_t)crossing + !sends]};
   return vec_push(&to->row, row) ? HP_OK : HP_ERR_OOM;
 }
 
 static hp_status add_events(const planner *p) {
   events all = {0};
-  hp_status st = list_events(p, &all);
+  hp_status st = declare_params(p);
+  if (!st) st = list_events(p, &all);
   for (size_t i = 0; !st && i < all.len; i++) {
     const event *e = &all.at[i];
     if (e->is_row) st = add_row(p, &p->out->rows.row[e->row]);

@@ -116,7 +116,7 @@ static hp_status add_crossings(const cutter *c, stage_crossings *out) {
       stage_crossing x = {.from = mesh_of(c, stage),
                           .to = to,
                           .phase = n->phase,
-                          .is_param = n->op == OP_PARAM,
+                          .is_param = n->op == OP_PARAM && n->phase != PHASE_UPDATE,
                           .value = v};
       snprintf(x.name, sizeof x.name, "stage%u.value%u", stage, v);
       if (!vec_push(out, x)) return HP_ERR_OOM;

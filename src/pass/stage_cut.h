@@ -23,7 +23,7 @@ typedef struct {
 typedef struct {
   uint16_t from, to; /* meshes */
   uint8_t phase;     /* of the node that makes the value, ir_phase */
-  bool is_param;     /* a param: of one value in all micro-batches of a step */
+  bool is_param;     /* of one value in all micro-batches of a step: a param that no update reads */
   val value;         /* of the graph that is cut */
   char name[STAGE_VALUE_NAME];
 } stage_crossing;

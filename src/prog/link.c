@@ -13,6 +13,7 @@ typedef struct {
   uint32_t
       *state;    /* by buffer: of named tensors and views of them, the one of the linked program */
   bool *crosses; /* by buffer: from or to another mesh */
+  bool *leaves_out; /* by instruction: it copies a param that is sent as it is */
 } adopted;
 
 typedef struct {
@@ -28,13 +29,15 @@ typedef struct {
   map io;           /* names of inputs and outputs so far */
   map work_of;      /* piece and micro-batch -> its first buffer of work memory */
   map state_of;     /* name -> buffer of the named tensor */
+  map received;     /* name -> buffer of a param that another mesh has */
   uint32_t *own;    /* of the row at hand: by buffer of the piece, the one of the linked program */
 } linker;
 
 static hp_status adopt_insts(linker *l, adopted *a, uint32_t kernel0) {
   a->inst = mem_calloc(a->p->insts.len, sizeof *a->inst);
   a->action = mem_calloc(a->p->insts.len, sizeof *a->action);
-  HP_TRY_MEM(a->inst && a->action);
+  a->leaves_out = mem_calloc(a->p->insts.len, sizeof *a->leaves_out);
+  HP_TRY_MEM(a->inst && a->action && a->leaves_out);
   HP_TRY(program_actions(a->p, a->action));
   for (size_t i = 0; i < a->p->insts.len; i++) {
     prog_inst n = *program_inst(a->p, i);
@@ -96,6 +99,11 @@ static hp_status adopt_buffers(linker *l, adopted *a) {
     if (f->place == PLACE_STATE && f->root != b) HP_TRY(adopt_view(l, a, b));
   }
   return graph_status(l->p->names);
+}
+
+bool link_copies_state(const program *p, uint32_t inst) {
+  const prog_inst *n = program_inst(p, inst);
+  return n->op == OP_COPY && program_arg(p, n, 0)->place == PLACE_STATE;
 }
 
 bool link_has_micros(const link_rows *r) {
@@ -188,6 +196,7 @@ static hp_status add_insts(linker *l, const adopted *a, const link_row *row) {
     prog_inst n = a->inst[i];
     const uint32_t *arg = program_args(a->p, &n);
     if (!(row->actions & a->action[i]) || (row->of_stage && n.stage != row->stage)) continue;
+    if (a->leaves_out[i]) continue;
     n.stage = row->stage;
     n.micro = l->micros ? row->microbatch + 1 : 0;
     HP_TRY(add_inst(l, &n, arg, row));
@@ -237,6 +246,39 @@ static hp_status add_transfer(linker *l, const link_row *row) {
   return add_inst(l, &n, &l->buffer[row->transfer - 1], row);
 }
 
+/* The output is the named tensor itself, and nothing copies it. */
+static hp_status send_param(linker *l, size_t transfer) {
+  adopted *a = &l->piece[l->transfer[transfer].piece];
+  uint32_t out = l->buffer[transfer];
+  for (uint32_t i = 0; i < a->p->insts.len; i++) {
+    const uint32_t *arg = program_args(a->p, program_inst(a->p, i));
+    if (!link_copies_state(a->p, i) || arg[1] != out) continue;
+    a->leaves_out[i] = true;
+    a->state[out] = a->state[arg[0]];
+    return HP_OK;
+  }
+  HP_FAIL(HP_ERR_INTERNAL, "\"%s\" is no copy of a param", l->transfer[transfer].name);
+}
+
+/* The buffer of the input, and views of it, are those of all rows. */
+static hp_status share_param(linker *l, size_t transfer) {
+  const link_transfer *t = &l->transfer[transfer];
+  adopted *a = &l->piece[t->piece];
+  uint32_t root = l->buffer[transfer], shared = (uint32_t)l->p->buffers.len;
+  if (!map_get(&l->received, t->param, strlen(t->param), &shared)) {
+    prog_buffer own = a->p->buffers.at[root];
+    own.root = shared;
+    own.name = 0;
+    own.flags &= (uint8_t)~BUFFER_INPUT;
+    HP_TRY(map_set(&l->received, t->param, strlen(t->param), shared));
+    if (!vec_push(&l->p->buffers, own)) return HP_ERR_OOM;
+  }
+  a->state[root] = shared;
+  for (uint32_t b = 0; b < a->p->buffers.len; b++)
+    if (a->p->buffers.at[b].root == root && b != root) HP_TRY(adopt_view(l, a, b));
+  return HP_OK;
+}
+
 static hp_status find_transfers(linker *l, const link_rows *r) {
   l->transfer = r->transfer;
   l->transfers = r->transfers;
@@ -257,6 +299,7 @@ static hp_status find_transfers(linker *l, const link_rows *r) {
               t->name);
     l->buffer[i] = b;
     a->crosses[b] = true;
+    if (t->param) HP_TRY(t->sends ? send_param(l, i) : share_param(l, i));
   }
   return HP_OK;
 }
@@ -303,6 +346,7 @@ static void linker_free(linker *l) {
     mem_free(l->piece[i].name);
     mem_free(l->piece[i].state);
     mem_free(l->piece[i].crosses);
+    mem_free(l->piece[i].leaves_out);
   }
   mem_free(l->piece);
   mem_free(l->buffer);
@@ -311,6 +355,7 @@ static void linker_free(linker *l) {
   map_free(&l->state_of);
   map_free(&l->io);
   map_free(&l->work_of);
+  map_free(&l->received);
 }
 
 hp_status program_link(const program *const *piece, size_t pieces, const link_rows *r,

@@ -26,6 +26,9 @@ typedef struct {
   uint32_t piece;
   const char *name; /* of the input or output, which the linked program does not have as such */
   bool sends;
+  /* The name of a param, which the piece copies to the output; NULL: another value.  It is sent as
+   * it is, without a copy, and all rows on the other mesh read what is received once. */
+  const char *param;
   uint32_t id;  /* attribute of the instruction: its row in the table of rt/transfer.h */
   int64_t peer; /* rank of the first device of the other mesh */
 } link_transfer;
@@ -37,6 +40,8 @@ typedef struct {
   size_t transfers;
 } link_rows;
 
+/* Does the instruction copy a named tensor? */
+bool link_copies_state(const program *p, uint32_t inst);
 /* Are there several micro-batches? */
 bool link_has_micros(const link_rows *r);
 
