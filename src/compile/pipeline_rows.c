@@ -288,6 +288,8 @@ typedef VEC(event) events;
 /* Is there no earlier crossing of the same param between the same meshes in a micro-batch? */
 static bool is_first(const planner *p, uint32_t micro, uint32_t crossing) {
   const pipeline_crossing *x = &p->s->crossing[crossing];
+  for (uint32_t i = 0; i < micro; i++)
+    if (p->s->piece_of[i] == x->piece) return false;
   for (uint32_t c = 0; c < p->s->crossings; c++) {
     const pipeline_crossing *y = &p->s->crossing[c];
     bool same = p->made[c].once && y->from == x->from && y->to == x->to;
