@@ -18,17 +18,23 @@ enum { COMM_MAX = 1024, COMM_LOCAL_MAX = 64 }; /* ranks of a job; of one process
 enum { COMM_TAG_MAX = 16383 };                 /* of point-to-point transfers, from 0 on */
 
 /* A region of the data that a member offers: n runs of `run` bytes, `stride` bytes apart, the first
- * at byte `start`. */
+ * at byte `start`.  row not NULL: run k is at start + row[k] * stride. */
 typedef struct {
   int64_t start, stride, run, n;
+  const int32_t *row;
 } comm_region;
 
-/* Where the region of another member can be read.  Its stride may differ from the region's, because
- * messages are packed. */
+/* Where the region of another member can be read.  Its stride and rows may differ from the
+ * region's, because messages are packed. */
 typedef struct {
   const char *at;
   int64_t stride;
+  const int32_t *row;
 } comm_view;
+
+static inline const char *comm_view_run(const comm_view *v, int64_t k) {
+  return v->at + (v->row ? v->row[k] : k) * v->stride;
+}
 
 /* The instruction that a rank runs at a rendezvous or transfer: all ranks that take part must have
  * the same signature. */
@@ -89,8 +95,10 @@ typedef enum {
   COMM_REDUCE_SCATTER, /* this member's shard of the reduction along `dim` */
   COMM_ALL_TO_ALL,     /* concatenated along `dim`; of the result this member's shard of `cut` */
   COMM_PERMUTE,        /* the tensor of member (me - by) mod n */
-  COMM_ZIGZAG, /* `dim` has 2n chunks, of which member i holds 2i and 2i + 1; afterwards it holds
-                  the i-th from the front and the i-th from the back */
+  COMM_ZIGZAG,   /* `dim` has 2n chunks, of which member i holds 2i and 2i + 1; afterwards it holds
+                    the i-th from the front and the i-th from the back */
+  COMM_DISPATCH, /* all_gather of the rows that a member needs; its other rows become 0 */
+  COMM_COMBINE,  /* reduce_scatter, by sum, of tensors whose other rows are 0 */
   COMM_COLLECTIVES
 } comm_collective_kind;
 
@@ -105,6 +113,21 @@ typedef enum {
   COMM_REDUCE_AND
 } comm_reduction;
 
+/* Which rows a member needs: those with an id whose expert it has.  The first dims of a tensor
+ * number its rows, and `ids` has all rows along `dim`: of the result of a dispatch, of the operand
+ * of a combine.  They are the same on all members, so each knows what every other one sends. */
+typedef struct {
+  const int32_t *ids;
+  int dims;                    /* that number rows */
+  int64_t slots;               /* ids of a row */
+  int64_t experts, shards;     /* experts of a shard; shards of the experts */
+  const int32_t *shard_group;  /* of each shard of the experts, */
+  const int32_t *member_group; /* and the group of shards that a member, or those that it passes the
+                                  rows on to, has */
+  int32_t *room;               /* scratch, two for each row of `ids`: a run allocates nothing */
+  int64_t received;            /* result: bytes of rows that came from other members */
+} comm_rows;
+
 /* The tensor that a rank gives to a collective, and the parameters of the collective. */
 typedef struct {
   hp_dtype type;
@@ -115,6 +138,7 @@ typedef struct {
   bool inverse;         /* zigzag: from zigzag order to natural order */
   int cut;              /* all_to_all: the dim that is split afterwards; */
   const int64_t *place; /* place[i]: the shard of it that member i gets */
+  comm_rows *rows;      /* of dispatch and combine */
 } comm_tensor;
 
 /* Runs a collective from buffer `from` to buffer `to` of this rank's device, which do not overlap,

@@ -213,7 +213,8 @@ static hp_status local_rendezvous(communicator *c, const comm_call *call, const 
   hp_status st = wait_for_all(l, m, &s->come, true);
   if (!st) st = check_calls(s);
   for (int64_t i = 0; !st && i < s->n; i++)
-    seen[i] = (comm_view){(const char *)s->member[i].data + take[i].start, take[i].stride};
+    seen[i] =
+        (comm_view){(const char *)s->member[i].data + take[i].start, take[i].stride, take[i].row};
   pthread_mutex_unlock(&l->lock);
   return st;
 }

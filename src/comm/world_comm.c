@@ -93,7 +93,9 @@ static void processes_end(communicator *c, bool failed) {
 /* --- packing ---------------------------------------------------------------------------------- */
 
 static int64_t count_bytes(const comm_region *p) { return p->n * p->run; }
-static bool lies_together(const comm_region *p) { return p->n == 1 || p->run == p->stride; }
+static bool lies_together(const comm_region *p) {
+  return !p->row && (p->n == 1 || p->run == p->stride);
+}
 static int64_t count_messages(const comm_region *p) {
   return (count_bytes(p) + TRANSPORT_BYTES_MAX - 1) / TRANSPORT_BYTES_MAX;
 }
@@ -151,7 +153,8 @@ static hp_status processes_prepare(communicator *c, const comm_region *give,
 }
 
 static void pack_region(const char *from, const comm_region *p, char *to) {
-  for (int64_t k = 0; k < p->n; k++) memcpy(to + k * p->run, from + k * p->stride, (size_t)p->run);
+  const comm_view v = {from, p->stride, p->row};
+  for (int64_t k = 0; k < p->n; k++) memcpy(to + k * p->run, comm_view_run(&v, k), (size_t)p->run);
 }
 
 static hp_status post_message(processes *p, const communicator *c, bool sends, void *data,
@@ -203,8 +206,8 @@ static void find_places(const processes *p, const communicator *c, const char *d
   const char *at = p->in.at;
   for (int64_t i = 0; i < c->n; i++) {
     bool own = i == c->me;
-    seen[i] =
-        own ? (comm_view){data + take[i].start, take[i].stride} : (comm_view){at, take[i].run};
+    seen[i] = own ? (comm_view){data + take[i].start, take[i].stride, take[i].row}
+                  : (comm_view){.at = at, .stride = take[i].run};
     if (!own) at += count_bytes(&take[i]);
   }
 }

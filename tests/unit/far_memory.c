@@ -63,6 +63,7 @@ static _Atomic int collectives;
     if (!is_far(from) || !is_far(to))                                                              \
       HP_FAIL(HP_ERR_INTERNAL, "%s of a device's communicator on memory of the host", #kind);      \
     atomic_fetch_add(&collectives, 1);                                                             \
+    if (t->rows) t->rows->ids = near(t->rows->ids);                                                \
     return host->collective[kind](c, call, t, near(from), near(to), stream, arrived_s);            \
   }
 FAR_COLLECTIVE(COMM_ALL_GATHER)
@@ -71,6 +72,8 @@ FAR_COLLECTIVE(COMM_REDUCE_SCATTER)
 FAR_COLLECTIVE(COMM_ALL_TO_ALL)
 FAR_COLLECTIVE(COMM_PERMUTE)
 FAR_COLLECTIVE(COMM_ZIGZAG)
+FAR_COLLECTIVE(COMM_DISPATCH)
+FAR_COLLECTIVE(COMM_COMBINE)
 #undef FAR_COLLECTIVE
 
 static void use_own_communicator(comm *c) {
@@ -85,6 +88,8 @@ static void use_own_communicator(comm *c) {
   own.collective[COMM_ALL_TO_ALL] = far_COMM_ALL_TO_ALL;
   own.collective[COMM_PERMUTE] = far_COMM_PERMUTE;
   own.collective[COMM_ZIGZAG] = far_COMM_ZIGZAG;
+  own.collective[COMM_DISPATCH] = far_COMM_DISPATCH;
+  own.collective[COMM_COMBINE] = far_COMM_COMBINE;
   c->iface = &own;
 }
 
