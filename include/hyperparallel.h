@@ -257,9 +257,8 @@ typedef struct {
 hp_status hp_device_open(const hp_device_options *o, hp_device **out);
 void hp_device_close(hp_device *d);
 /* Appends a layout rule, for params before they are created; the first program warns of rules that
- * match none of its names.  Dims that axes do not divide: padded, or, where_divides, replicated. */
-hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entries,
-                           bool where_divides);
+ * match none of its names.  Dims that axes do not divide: padded, or, if_divides, replicated. */
+hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entries, bool if_divides);
 /* For named tensors with matching names an HP_OFFLOAD_* in place of their class's, in programs that
  * are compiled from now on; the first rule that matches counts. */
 hp_status hp_device_home(hp_device *d, const char *pattern, int offload);
@@ -304,6 +303,8 @@ hp_status hp_params_save(hp_device *d, const char *path, const char *const *name
 hp_status hp_params_load(hp_device *d, const char *path, const char *const *name, int n);
 hp_status hp_params_verify(const hp_device *d); /* HP_ERR_DEVICE: copies of a shard differ */
 /* --- compile, inspect, run ---------------------------------------------------------------- */
+/* Tokens of sharded experts go to devices that need them, to all, or as is faster; same bits. */
+typedef enum { HP_DISPATCH_AUTO, HP_DISPATCH_ROWS, HP_DISPATCH_ALL } hp_dispatch;
 typedef struct {
   bool remat;                       /* recompute forward values of a block in its backward */
   const char *dump_dir, *dump_name; /* folder for texts after stages; of a piece, in their names */
@@ -311,6 +312,7 @@ typedef struct {
   uint64_t prefetch;      /* bytes of params gathered ahead of use; 0: those of a block */
   uint64_t chunk_bytes;   /* larger values are made in chunks; 0: 64 MiB, or more if faster */
   uint64_t reserve_bytes; /* of the memory limit, for params of later programs */
+  hp_dispatch dispatch;
 } hp_compile_options;
 hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                      hp_program **out);

@@ -90,6 +90,9 @@ hp_status api_mesh_stats(const hp_program *p, hp_program_stats *out) {
     s.comm_s = t.comm_s;
     s.overlapped_s = t.overlapped_s;
     s.can_overlap_s = t.can_overlap_s;
+    s.received = 0;
+    for (size_t i = 0; i < exec_program(e)->insts.len; i++)
+      s.received += exec_last_times(e)[i].received;
   }
   *out = s;
   return HP_OK;

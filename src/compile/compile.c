@@ -15,6 +15,7 @@
 #include "ir/print.h"
 #include "ops/ops.h"
 #include "prog/tier_check.h"
+#include "shard/dispatch.h"
 #include "sim/predict.h"
 
 #include <string.h>
@@ -165,6 +166,17 @@ static hp_status stage_shard(stage_state *s) {
   if (!s->layouts) return HP_OK;
   HP_TRY(shard_graph(s->c->global, s->layouts, &s->c->shards));
   s->c->local = s->c->shards.graph;
+  return HP_OK;
+}
+
+static hp_status stage_dispatch(stage_state *s) {
+  hp_graph *by_rows;
+  if (!s->layouts) return HP_OK;
+  HP_TRY(shard_dispatch(s->c->local, s->layouts->mesh, s->layouts->cluster, s->c->options->dispatch,
+                        &by_rows));
+  if (!by_rows) return HP_OK;
+  graph_free(s->c->shards.graph);
+  s->c->local = s->c->shards.graph = by_rows;
   return HP_OK;
 }
 

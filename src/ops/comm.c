@@ -1,4 +1,5 @@
 /* What devices do together: shapes of a device's part before and after. */
+#include "base/dtype.h"
 #include "ops/ops.h"
 
 /* Attribute `key` as a dim of the operand; devices `n` at least 1. */
@@ -73,4 +74,41 @@ hp_status infer_exchange(infer_ctx *c) {
   HP_TRY(infer_same(c));
   HP_TRY(join_dim(c, dim, n));
   return cut_dim(c, to, n);
+}
+
+/* The first dims of `rows` are those of the ids [R...,J], which number its rows. */
+static hp_status check_rows(infer_ctx *c, const ir_value *rows, int64_t dim) {
+  const ir_value *ids = graph_value(c->g, c->in[1]);
+  int dims = ids->rank - 1;
+  bool fits = dtype_is_float((hp_dtype)rows->dtype) && ids->dtype == HP_I32 && dims <= rows->rank;
+  for (int d = 0; fits && d < dims; d++) fits = ids->dim[d] == rows->dim[d];
+  if (!fits || dim >= dims)
+    return ops_fail(c,
+                    "the rows are %s, their ids %s, dim %lld; expected floats [R...,C...] and "
+                    "i32[R...,J] with a dim of R",
+                    ops_type(c, 0), ops_type(c, 1), (long long)dim);
+  int64_t size = attr_int(c->g, &c->node, "size"), shards = attr_int(c->g, &c->node, "shards");
+  int64_t groups = attr_int(c->g, &c->node, "groups");
+  if (size < 1 || shards < 1 || groups < 1 || shards % groups || shards > INT32_MAX / size)
+    return ops_fail(c, "%lld shards of %lld experts, in %lld groups; expected 1 or more of each",
+                    (long long)shards, (long long)size, (long long)groups);
+  return HP_OK;
+}
+
+/* One less the share of ways to choose `slots` of all experts without one of the group. */
+double ops_needed_share(int64_t experts, int64_t groups, int64_t slots) {
+  double none = 1, all = (double)experts, others = all - all / (double)groups;
+  for (int64_t i = 0; i < slots && none > 0; i++)
+    none *= others > (double)i ? (others - (double)i) / (all - (double)i) : 0;
+  return 1 - none;
+}
+
+hp_status infer_dispatch(infer_ctx *c) {
+  HP_TRY(infer_gather(c));
+  return check_rows(c, &c->out[0], attr_int(c->g, &c->node, "dim"));
+}
+
+hp_status infer_combine(infer_ctx *c) {
+  HP_TRY(check_rows(c, graph_value(c->g, c->in[0]), attr_int(c->g, &c->node, "dim")));
+  return infer_part(c);
 }

@@ -100,6 +100,10 @@ val ops_unbroadcast(hp_graph *g, val dy, val like);
  * toward zero, within 64 bits, 0 for NaN. */
 int64_t ops_const_int(double x);
 
+/* The expected share of rows with one of a group's experts, if each row has `slots` different ones
+ * of all experts by chance, and the groups are equal. */
+double ops_needed_share(int64_t experts, int64_t groups, int64_t slots);
+
 /* Failure of a shape rule: "op "where": what", with HP_ERR_SHAPE.  The op goes by the public
  * function that was called for it, where there is one. */
 hp_status ops_fail(const infer_ctx *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

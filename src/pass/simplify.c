@@ -33,10 +33,10 @@ static val only_factor(const rewrite *r, const ir_node *n, const val *in) {
 /* The operand of a node without effect, or 0. */
 static val seen_through(const rewrite *r, const ir_node *n, const val *in) {
   if (n->op == OP_MUL) return only_factor(r, n, in);
-  if (n->n_in != 1 || n->n_out != 1) return 0;
-  if (n->op == OP_ANNOTATE) return in[0];
   if (op_flags((op_id)n->op) & OPF_COLLECTIVE) /* over one device */
     return attr_int(r->from, n, "n") == 1 ? in[0] : 0;
+  if (n->n_in != 1 || n->n_out != 1) return 0;
+  if (n->op == OP_ANNOTATE) return in[0];
   const ir_value *x = graph_value(r->to, in[0]), *y = graph_value(r->from, n->out0);
   bool same = x->dtype == y->dtype && value_same_shape(x, y);
   if (n->op == OP_CAST || n->op == OP_RESHAPE || n->op == OP_BROADCAST || n->op == OP_SLICE)

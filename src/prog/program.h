@@ -62,9 +62,11 @@ typedef struct {
 } program;
 
 /* Times of an instruction, in seconds since the start of the run.  arrived_s: when the last device
- * arrived at the collective; equal to start_s for other instructions. */
+ * arrived at the collective; equal to start_s for other instructions.  received: bytes that the
+ * device receives in it; of a dispatch or combine those expected of a prediction, or moved in a
+ * run. */
 typedef struct {
-  double start_s, arrived_s, end_s;
+  double start_s, arrived_s, end_s, received;
 } inst_times;
 
 /* The duration of the run: the latest end of its n instructions. */

@@ -3,7 +3,9 @@
 #include "base/dtype.h"
 #include "ir/layout.h"
 #include "ir/print.h"
+#include "rt/dispatch_rows.h"
 #include "rt/mover.h"
+#include "sim/cost.h"
 
 #include <string.h>
 
@@ -13,15 +15,18 @@ typedef struct {
   comm_call call;
   comm_tensor tensor;
   comm_collective *run;
-  int64_t *place; /* of tensor; NULL: it needs none */
+  int64_t *place;      /* of tensor; NULL: it needs none */
+  dispatch_rows *rows; /* of tensor; NULL: it needs none */
 } member;
 
 struct collectives {
   device *d;
   const program *p;
-  uint32_t *number; /* by instruction: its member; of those that have one */
-  char *from, *to;  /* staging in tier host; NULL: the collectives take the device's addresses */
+  uint32_t *number;        /* by instruction: its member; of those that have one */
+  char *from, *ids, *to;   /* staging in tier host; NULL: the collectives take the device's
+                              addresses */
   uint64_t staged, offset; /* its bytes in the arena, and where */
+  int64_t ids_bytes;       /* of the longest ids of rows */
   int64_t *place;          /* by instruction: that of the device along its axes */
   VEC(member) members;
 };
@@ -46,7 +51,7 @@ static int64_t bytes_of(const ir_value *x) {
 /* --- staging ------------------------------------------------------------------------------------
  *
  * A communicator for memory of the host does not see addresses of a device's memory that the host
- * cannot use: a shard is copied to tier host and the result from there.  One buffer for either is
+ * cannot use: operands are copied to tier host and the result from there.  One buffer for each is
  * enough, since a rank is in one collective at a time. */
 
 static bool takes_device_memory(const device *d) {
@@ -60,21 +65,30 @@ static hp_status take_staging(collectives *c, int64_t bytes) {
   device *d = c->d;
   if (!c->members.len || takes_device_memory(d)) return HP_OK;
   uint64_t each = tier_memory_pad(TIER_HOST, (uint64_t)bytes);
-  ir_value type = {.dtype = HP_U8, .rank = 1, .dim = {2 * (int64_t)each}};
+  uint64_t ids = tier_memory_pad(TIER_HOST, (uint64_t)c->ids_bytes);
+  ir_value type = {.dtype = HP_U8, .rank = 1, .dim = {(int64_t)(2 * each + ids)}};
   HP_TRY(device_take(d, TIER_HOST, staging_name, &type, &c->offset));
-  c->staged = 2 * each;
+  c->staged = 2 * each + ids;
   c->from = tier_memory_address(&d->job->memory[TIER_HOST], c->offset);
   c->to = c->from + each;
+  c->ids = c->to + each;
   return HP_OK;
+}
+
+static hp_status run_at(const member *x, const prog_inst *n, void *const *at, double *arrived_s) {
+  if (x->rows) x->rows->of.ids = at[1];
+  return x->run(x->c, &x->call, &x->tensor, at[0], at[n->n_in], n->stream, arrived_s);
 }
 
 static hp_status run_staged(const collectives *c, const member *x, const prog_inst *n,
                             void *const *at, double *arrived_s) {
   const device *d = c->d;
-  uint64_t from = program_arg(c->p, n, 0)->bytes, to = program_arg(c->p, n, 1)->bytes;
-  HP_TRY(d->backend->copy(d->dev, c->from, at[0], from, n->stream));
-  HP_TRY(x->run(x->c, &x->call, &x->tensor, c->from, c->to, n->stream, arrived_s));
-  return d->backend->copy(d->dev, at[1], c->to, to, n->stream);
+  void *const staged[] = {c->from, x->rows ? c->ids : c->to, c->to};
+  for (int k = 0; k < n->n_in; k++)
+    HP_TRY(d->backend->copy(d->dev, staged[k], at[k], program_arg(c->p, n, k)->bytes, n->stream));
+  HP_TRY(run_at(x, n, staged, arrived_s));
+  return d->backend->copy(d->dev, at[n->n_in], c->to, program_arg(c->p, n, n->n_in)->bytes,
+                          n->stream);
 }
 
 /* --- loading ---------------------------------------------------------------------------------- */
@@ -129,6 +143,11 @@ static hp_status describe_exchange(const collectives *c, const prog_inst *n, mem
   HP_TRY(describe_dim(c, n, x));
   return list_places(c, n, x);
 }
+static hp_status describe_rows(const collectives *c, const prog_inst *n, member *x) {
+  HP_TRY(dispatch_rows_create(c->d->mesh, c->d->position, c->p, n, &x->rows));
+  x->tensor.rows = &x->rows->of;
+  return describe_dim(c, n, x);
+}
 static hp_status describe_permute(const collectives *c, const prog_inst *n, member *x) {
   x->tensor.by = inst_int(c->p, n, "by");
   return HP_OK;
@@ -149,7 +168,14 @@ static const struct {
     [OP_ALL_TO_ALL] = {COMM_ALL_TO_ALL, describe_exchange},
     [OP_PERMUTE] = {COMM_PERMUTE, describe_permute},
     [OP_ZIGZAG] = {COMM_ZIGZAG, describe_zigzag},
+    [OP_DISPATCH] = {COMM_DISPATCH, describe_rows},
+    [OP_COMBINE] = {COMM_COMBINE, describe_rows},
 };
+
+static void free_member(member *x) {
+  mem_free(x->place);
+  dispatch_rows_free(x->rows);
+}
 
 static hp_status add_member(collectives *c, const prog_inst *n, const int64_t *rank, int64_t ranks,
                             int64_t me) {
@@ -162,7 +188,7 @@ static hp_status add_member(collectives *c, const prog_inst *n, const int64_t *r
   x.run = job->iface->collective[operations[n->op].kind];
   hp_status st = operations[n->op].describe(c, n, &x);
   if (!st && !vec_push(&c->members, x)) st = HP_ERR_OOM;
-  if (st) mem_free(x.place);
+  if (st) free_member(&x);
   return st;
 }
 
@@ -175,9 +201,10 @@ static hp_status list_members(collectives *c, int64_t *most) {
     if (!collective_runs(n)) continue;
     c->number[i] = (uint32_t)c->members.len;
     HP_TRY(add_member(c, n, rank, ranks, c->place[i]));
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k <= n->n_in; k++) {
       int64_t bytes = bytes_of(&program_arg(c->p, n, k)->type);
-      if (bytes > *most) *most = bytes;
+      int64_t *longest = k == 1 && n->n_in > 1 ? &c->ids_bytes : most;
+      if (bytes > *longest) *longest = bytes;
     }
   }
   return HP_OK;
@@ -201,7 +228,7 @@ hp_status collectives_load(device *d, const program *p, collectives **out) {
 void collectives_free(collectives *c) {
   if (!c) return;
   if (c->staged) device_give(c->d, TIER_HOST, c->offset, c->staged);
-  for (size_t i = 0; i < c->members.len; i++) mem_free(c->members.at[i].place);
+  for (size_t i = 0; i < c->members.len; i++) free_member(&c->members.at[i]);
   vec_free(&c->members);
   mem_free(c->number);
   mem_free(c->place);
@@ -216,5 +243,10 @@ hp_status collective_run(const collectives *c, size_t i, void *const *at, double
   const member *x = &c->members.at[c->number[i]];
   const prog_inst *n = program_inst(c->p, i);
   if (c->staged) return run_staged(c, x, n, at, arrived_s);
-  return x->run(x->c, &x->call, &x->tensor, at[0], at[1], n->stream, arrived_s);
+  return run_at(x, n, at, arrived_s);
+}
+
+double collective_received(const collectives *c, size_t i) {
+  const member *x = &c->members.at[c->number[i]];
+  return x->rows ? (double)x->rows->of.received : cost_received(c->p, program_inst(c->p, i));
 }

@@ -10,10 +10,12 @@
 typedef struct collectives collectives;
 hp_status collectives_load(device *d, const program *p, collectives **out);
 void collectives_free(collectives *c);
-/* Is it a collective?  Then collective_run runs instruction i on the device's shard at[0], into
- * at[1].  *arrived_s (time_now_s) is set when all ranks have come. */
+/* Is it a collective?  Then collective_run runs instruction i on its operands at[0], ..., into
+ * the last of at[].  *arrived_s (time_now_s) is set when all ranks have come. */
 bool collective_runs(const prog_inst *n);
 hp_status collective_run(const collectives *c, size_t i, void *const *at, double *arrived_s);
+/* Bytes that the device received when collective i last ran. */
+double collective_received(const collectives *c, size_t i);
 /* The index of this device among the ranks of collective i; 0 if instruction i is no collective. */
 int64_t collective_place(const collectives *c, size_t i);
 

@@ -12,7 +12,8 @@ typedef struct {
   const inst_times *t;
   bool measured;
   comm_time *each, sum; /* each: by instruction */
-  double run_s, bytes;
+  double run_s, bytes, moved;
+  bool by_rows; /* what moves in a run may differ from what is expected */
   comm_kind kind[COMM_KINDS];
   int kinds;
 } comm_facts;
@@ -23,9 +24,13 @@ static hp_status comm_look(const program *p, const mesh *m, const inst_times *t,
   v->each = mem_calloc(p->insts.len, sizeof *v->each);
   HP_TRY_MEM(v->each);
   hp_status st = comm_times(p, t, v->each, &v->sum);
-  if (!st) v->kinds = comm_kinds(p, m, v->each, v->kind);
+  if (!st) v->kinds = comm_kinds(p, m, t, v->each, v->kind);
   v->run_s = inst_times_end(t, p->insts.len);
-  for (int k = 0; k < v->kinds; k++) v->bytes += v->kind[k].bytes;
+  for (int k = 0; k < v->kinds; k++) {
+    v->bytes += v->kind[k].bytes;
+    v->moved += v->kind[k].moved;
+    v->by_rows |= measured && (v->kind[k].op == OP_DISPATCH || v->kind[k].op == OP_COMBINE);
+  }
   return st;
 }
 
@@ -44,17 +49,29 @@ static void print_times_head(const comm_facts *v, str *out) {
   if (v->sum.overlapped_s > 0) str_printf(out, "%13s", "overlapped");
 }
 
+/* Of rows of experts it is known after a run how many moved. */
+static void print_bytes(const comm_facts *v, double expected, double moved, str *out) {
+  units_put_bytes(out, 12, expected);
+  if (v->by_rows) units_put_bytes(out, 13, moved);
+}
+
+static void print_bytes_head(const comm_facts *v, str *out) {
+  str_printf(out, "%12s", v->by_rows ? "expected" : "received");
+  if (v->by_rows) str_printf(out, "%13s", "received");
+}
+
 static void print_kinds(const comm_facts *v, str *out) {
-  str_printf(out, "%-16s %-12s %6s %12s", "collective", "over", "count", "received");
+  str_printf(out, "%-16s %-12s %6s ", "collective", "over", "count");
+  print_bytes_head(v, out);
   print_times_head(v, out);
   for (int k = 0; k < v->kinds; k++) {
     const comm_kind *kind = &v->kind[k];
     str_printf(out, "\n%-16s %-12s %6d ", op_table[kind->op].name, kind->axes, kind->count);
-    units_put_bytes(out, 12, kind->bytes);
+    print_bytes(v, kind->bytes, kind->moved, out);
     print_times(v, &kind->time, out);
   }
   str_printf(out, "\n%-16s %-12s %6s ", "all", "", "");
-  units_put_bytes(out, 12, v->bytes);
+  print_bytes(v, v->bytes, v->moved, out);
 }
 
 static void print_sum(const comm_facts *v, str *out) {
@@ -78,8 +95,9 @@ static void print_sum(const comm_facts *v, str *out) {
 }
 
 static void print_rows(const comm_facts *v, str *out) {
-  str_printf(out, "\n%-11s %-16s %-12s %12s %12s", "instruction", "collective", "over", "received",
-             "begins");
+  str_printf(out, "\n%-11s %-16s %-12s ", "instruction", "collective", "over");
+  print_bytes_head(v, out);
+  str_printf(out, " %12s", "begins");
   print_times_head(v, out);
   str_add(out, "  at\n");
   for (size_t i = 0; i < v->p->insts.len; i++) {
@@ -88,7 +106,7 @@ static void print_rows(const comm_facts *v, str *out) {
     if (!comm_is_collective(n)) continue;
     comm_name_axes(v->p, v->m, n, axes);
     str_printf(out, "%-11zu %-16s %-12s ", i, op_table[n->op].name, axes);
-    units_put_bytes(out, 12, cost_received(v->p, n));
+    print_bytes(v, cost_received(v->p, n), v->t[i].received, out);
     units_put_seconds(out, 13, v->t[i].arrived_s);
     print_times(v, &v->each[i], out);
     str_printf(out, "  %s\n", program_str(v->p, n->loc));
@@ -122,7 +140,8 @@ static void put_kind(json_writer *w, const comm_kind *k) {
   json_key_string(w, "collective", op_table[k->op].name);
   json_key_string(w, "over", k->axes);
   json_key_int(w, "count", k->count);
-  json_key_int(w, "received_bytes", (int64_t)k->bytes);
+  json_key_int(w, "received_bytes", (int64_t)k->moved);
+  json_key_int(w, "expected_bytes", (int64_t)k->bytes);
   put_times(w, &k->time);
   json_close(w);
 }
@@ -138,7 +157,8 @@ static void put_collective(json_writer *w, const comm_facts *v, size_t i) {
   json_key_string(w, "over", axes);
   json_key_string(w, "at", program_str(v->p, n->loc));
   json_key_string(w, "layer", layer);
-  json_key_int(w, "received_bytes", (int64_t)cost_received(v->p, n));
+  json_key_int(w, "received_bytes", (int64_t)v->t[i].received);
+  json_key_int(w, "expected_bytes", (int64_t)cost_received(v->p, n));
   json_key_double(w, "begins_s", v->t[i].arrived_s);
   put_times(w, &v->each[i]);
   json_close(w);
@@ -148,7 +168,8 @@ static void put_comm(json_writer *w, const comm_facts *v) {
   json_open_map(w);
   json_key_bool(w, "measured", v->measured);
   json_key_double(w, "run_s", v->run_s);
-  json_key_int(w, "received_bytes", (int64_t)v->bytes);
+  json_key_int(w, "received_bytes", (int64_t)v->moved);
+  json_key_int(w, "expected_bytes", (int64_t)v->bytes);
   put_times(w, &v->sum);
   json_key_double(w, "exposed_s", v->sum.comm_s - v->sum.overlapped_s);
   json_put_key(w, "kinds");

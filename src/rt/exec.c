@@ -419,6 +419,12 @@ static hp_status run_transfer(const exec *e, uint32_t i, double *arrived_s) {
   return st;
 }
 
+static hp_status run_collective(const exec *e, uint32_t i, inst_times *t) {
+  HP_TRY(collective_run(e->collectives, i, e->at + program_inst(e->p, i)->arg0, &t->arrived_s));
+  t->received = collective_received(e->collectives, i);
+  return HP_OK;
+}
+
 static hp_status run_stream(exec *e, int stream, bool events) {
   for (uint32_t k = 0; k < e->length[stream]; k++) {
     uint32_t i = e->list[stream][k];
@@ -427,10 +433,11 @@ static hp_status run_stream(exec *e, int stream, bool events) {
     inst_times *t = &e->times[i];
     t->start_s = t->arrived_s = time_now_s();
     if (e->recorded) progress_record_set((uint32_t)stream, i);
+    t->received = cost_received(e->p, n);
     bool together = collective_runs(n);
     uint64_t moved = 0;
     hp_status st;
-    if (together) st = collective_run(e->collectives, i, e->at + n->arg0, &t->arrived_s);
+    if (together) st = run_collective(e, i, t);
     else if (op_flags((op_id)n->op) & OPF_TRANSFER) st = run_transfer(e, i, &t->arrived_s);
     else if (tier_is_crossed(e->p, n)) st = move(e, n, &moved);
     else st = launch(e, i, n);
@@ -755,6 +762,8 @@ void exec_recent(const exec *e, inst_times *out) {
       out[i].start_s += run[r].inst[i].start_s / (double)half;
       out[i].arrived_s += run[r].inst[i].arrived_s / (double)half;
       out[i].end_s += run[r].inst[i].end_s / (double)half;
+      out[i].received += run[r].inst[i].received;
     }
+    out[i].received /= half ? (double)half : 1;
   }
 }

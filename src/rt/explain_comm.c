@@ -185,17 +185,20 @@ static void add(comm_kind *all, int *kinds, const comm_kind *one) {
   memcpy(all[k].axes, one->axes, sizeof one->axes);
   all[k].count++;
   all[k].bytes += one->bytes;
+  all[k].moved += one->moved;
   all[k].time.comm_s += one->time.comm_s;
   all[k].time.overlapped_s += one->time.overlapped_s;
   all[k].time.can_overlap_s += one->time.can_overlap_s;
 }
 
-int comm_kinds(const program *p, const mesh *m, const comm_time *each, comm_kind out[COMM_KINDS]) {
+int comm_kinds(const program *p, const mesh *m, const inst_times *t, const comm_time *each,
+               comm_kind out[COMM_KINDS]) {
   int kinds = 0;
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     if (!comm_is_collective(n)) continue;
-    comm_kind one = {.op = n->op, .bytes = cost_received(p, n), .time = each[i]};
+    comm_kind one = {.op = n->op, .bytes = cost_received(p, n), .moved = t[i].received};
+    one.time = each[i];
     comm_name_axes(p, m, n, one.axes);
     add(out, &kinds, &one);
   }

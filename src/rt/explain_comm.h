@@ -21,13 +21,14 @@ typedef struct {
   uint16_t op;
   char axes[64]; /* "tp", "dp,tp" */
   int count;
-  double bytes; /* received per device */
+  double bytes, moved; /* received per device: expected, and according to the times */
   comm_time time;
 } comm_kind;
 enum { COMM_KINDS = 128 };
 /* Adds up the collectives by kind and returns the number of kinds; those beyond COMM_KINDS are
  * added to the last. */
-int comm_kinds(const program *p, const mesh *m, const comm_time *each, comm_kind out[COMM_KINDS]);
+int comm_kinds(const program *p, const mesh *m, const inst_times *t, const comm_time *each,
+               comm_kind out[COMM_KINDS]);
 /* The mesh axes of a collective: "dp,tp". */
 void comm_name_axes(const program *p, const mesh *m, const prog_inst *n, char out[64]);
 static inline bool comm_is_collective(const prog_inst *n) {

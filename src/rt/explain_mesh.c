@@ -217,7 +217,7 @@ hp_status explain_mesh_svg(const program *p, const mesh *m, const cluster *c, co
   hp_status st = each && kind ? comm_times(p, t, each, &sum) : HP_ERR_OOM;
   if (!st) {
     grid g = grid_make(m, out);
-    draw_mesh(&g, c, kind, comm_kinds(p, m, each, kind));
+    draw_mesh(&g, c, kind, comm_kinds(p, m, t, each, kind));
   }
   mem_free(each);
   mem_free(kind);

@@ -90,6 +90,7 @@ hp_status op_times_make(const program *p, const device *d, const inst_times *t,
     set_limit(p, d, &machine, program_inst(p, i), &one);
     if (d->costs) one.predicted_s = cost_inst(d->costs, d->mesh, p, program_inst(p, i));
     one.seconds = t ? t[i].end_s - t[i].arrived_s : 0;
+    if (t && t[i].received > 0) one.bytes = t[i].received; /* rows of experts: those that moved */
     if (!one.overlapped) run_s -= one.seconds;
     st = add_row(&all, &one);
   }

@@ -1,6 +1,7 @@
 #include "sim/cost.h"
 
 #include "ops/op_class.h"
+#include "ops/ops.h"
 #include "prog/tier_check.h"
 
 bool cost_is_bf16(const program *p, const prog_inst *n) {
@@ -55,12 +56,22 @@ cost_work cost_work_of(const program *p, const prog_inst *n) {
   return w;
 }
 
+static bool goes_by_rows(const prog_inst *n) { return n->op == OP_DISPATCH || n->op == OP_COMBINE; }
+
+/* The share of an all_gather's or reduce_scatter's bytes that is received of rows. */
+static double share_of_rows(const program *p, const prog_inst *n) {
+  const ir_value *ids = &program_arg(p, n, 1)->type;
+  int64_t experts = inst_int(p, n, "shards") * inst_int(p, n, "size");
+  return ops_needed_share(experts, inst_int(p, n, "groups"), ids->dim[ids->rank - 1]);
+}
+
 double cost_received(const program *p, const prog_inst *n) {
   if (n->op == OP_RECV) return n->bytes;
   if (!(op_flags((op_id)n->op) & OPF_RENDEZVOUS)) return 0;
   double in = (double)value_bytes(&program_arg(p, n, 0)->type);
   double devices = (double)inst_int(p, n, "n");
-  if (n->op == OP_ALL_GATHER) return in * (devices - 1);
+  if (goes_by_rows(n)) in *= share_of_rows(p, n);
+  if (n->op == OP_ALL_GATHER || n->op == OP_DISPATCH) return in * (devices - 1);
   if (n->op == OP_PERMUTE || n->op == OP_ZIGZAG) return in;
   return (n->op == OP_ALL_REDUCE ? 2 : 1) * in * (devices - 1) / devices;
 }
@@ -77,5 +88,7 @@ double cost_inst(const cluster *c, const mesh *m, const program *p, const prog_i
   uint8_t axis[MESH_AXES];
   int count = inst_list(p, n, "axes", axes);
   for (int i = 0; i < count; i++) axis[i] = (uint8_t)axes[i];
-  return cluster_comm_s(c, m, axis, count, cost_received(p, n), n->op == OP_ALL_REDUCE ? 2 : 1);
+  double bytes = cost_received(p, n);
+  if (goes_by_rows(n)) return cluster_rows_s(c, m, axis, count, bytes);
+  return cluster_comm_s(c, m, axis, count, bytes, n->op == OP_ALL_REDUCE ? 2 : 1);
 }

@@ -17,7 +17,7 @@ hp_status predict_run(const cluster *c, const mesh *m, const program *p, inst_ti
       double end = out[at[w->stream * p->insts.len + w->position]].end_s;
       if (end > start) start = end;
     }
-    out[i] = (inst_times){start, start, start + cost_inst(c, m, p, n)};
+    out[i] = (inst_times){start, start, start + cost_inst(c, m, p, n), cost_received(p, n)};
     free_s[n->stream] = out[i].end_s;
     at[n->stream * p->insts.len + length[n->stream]++] = i;
   }

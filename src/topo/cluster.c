@@ -269,6 +269,11 @@ double cluster_comm_s(const cluster *c, const mesh *m, const uint8_t *axis, int 
   return l->latency_us * 1e-6 * steps * rounds + bytes / (l->gb_s * 1e9);
 }
 
+double cluster_rows_s(const cluster *c, const mesh *m, const uint8_t *axis, int n, double bytes) {
+  const double copies = 4; /* both are read and written */
+  return cluster_comm_s(c, m, axis, n, bytes, 1) + copies * bytes / (c->gb_s * 1e9);
+}
+
 double cluster_transfer_s(const cluster *c, int64_t from, int64_t to, double bytes) {
   int i = 0;
   while (i < c->links - 1 && from / c->link[i].devices != to / c->link[i].devices) i++;

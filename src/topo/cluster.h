@@ -65,6 +65,9 @@ double cluster_transfer_s(const cluster *c, int64_t from, int64_t to, double byt
  * link's latency. */
 double cluster_comm_s(const cluster *c, const mesh *m, const uint8_t *axis, int n, double bytes,
                       int rounds);
+/* The same of rows that each go to some of the devices only: a device also packs what it sends and
+ * unpacks what it receives, in its own memory. */
+double cluster_rows_s(const cluster *c, const mesh *m, const uint8_t *axis, int n, double bytes);
 /* The tier with what is assumed of it where nothing is given; the device's own memory, too. */
 cluster_tier cluster_get_tier(const cluster *c, int tier);
 /* Seconds in which bytes are copied from tier to tier: the latency, and the bytes at the bandwidth

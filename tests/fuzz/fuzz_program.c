@@ -89,7 +89,7 @@ static void explain_any_times(const program *p) {
   HP_ASSERT(t);
   for (size_t i = 0; i < p->insts.len; i++) {
     double start = (double)(i * 7 % 5);
-    t[i] = (inst_times){start, start, start + (double)(i % 3)};
+    t[i] = (inst_times){start, start, start + (double)(i % 3), 0};
   }
   (void)explain_chains(p, NULL, t, "*", &s);
   (void)explain_chains_json(p, NULL, t, "?*", &s);

@@ -19,6 +19,8 @@
  *   mesh: (2,2)(dp,tp)
  *   x: (dp,None)
  *
+ * `dispatch [rows=1]` sends rows of experts in such a graph where that is faster, or always.
+ *
  * Loops are written below the node or instruction that runs them; the work of instructions is left
  * out.  HYPER_BLESS=1 writes what comes out into the files, to be reviewed as a change of them. */
 #include "base/io.h"
@@ -41,7 +43,7 @@
 typedef struct {
   hp_graph *g;
   program *p;
-  uint64_t limit, prefetch, piece, full, one_type, whole; /* of the step */
+  uint64_t limit, prefetch, piece, full, one_type, whole, rows; /* of the step */
   const char *layouts; /* lines "NAME: LAYOUT", the mesh among them */
 } subject;
 
@@ -102,12 +104,16 @@ static hp_status run_memory(subject *s) {
 
 static hp_status run_shard(subject *s) { return shard_step_run(&s->g, s->layouts, s->whole); }
 
+static hp_status run_dispatch(subject *s) {
+  return dispatch_step_run(&s->g, s->layouts, s->rows ? HP_DISPATCH_ROWS : HP_DISPATCH_AUTO);
+}
+
 static const struct {
   const char *name;
   hp_status (*run)(subject *s);
 } steps[] = {{"autodiff", run_autodiff}, {"lower", run_lower},   {"streams", run_streams},
              {"overlap", run_overlap},   {"serial", run_serial}, {"reorder", run_reorder},
-             {"memory", run_memory},     {"shard", run_shard}};
+             {"memory", run_memory},     {"shard", run_shard},   {"dispatch", run_dispatch}};
 
 static hp_status run_pass(subject *s, const char *name) {
   hp_graph *out;
@@ -146,11 +152,11 @@ static hp_status run_steps(subject *s, char *line) {
   char *word = strtok_r(line, " ", &at);
   while (word) {
     char *next = strtok_r(NULL, " ", &at);
-    s->limit = s->prefetch = s->piece = s->full = s->one_type = s->whole = 0;
+    s->limit = s->prefetch = s->piece = s->full = s->one_type = s->whole = s->rows = 0;
     while (read_number(next, "limit", &s->limit) || read_number(next, "prefetch", &s->prefetch) ||
            read_number(next, "piece", &s->piece) || read_number(next, "full", &s->full) ||
            read_number(next, "one_type", &s->one_type) ||
-           read_number(next, "no_partial_sums", &s->whole))
+           read_number(next, "no_partial_sums", &s->whole) || read_number(next, "rows", &s->rows))
       next = strtok_r(NULL, " ", &at);
     HP_TRY(run_step(s, word));
     word = next;

@@ -1,6 +1,7 @@
 /* The step `shard` of text cases: reads the layouts of a case, and cuts its graph. */
 #include "ir/shard_step.h"
 
+#include "shard/dispatch.h"
 #include "shard/layout_text.h"
 #include "shard/shard.h"
 #include "test.h"
@@ -31,18 +32,30 @@ static bool declared(const void *model, const char *name, const ir_value *type, 
 }
 
 /* Devices that take 1 ns for a thousand operations, and 0.1 ns for a byte between them. */
-hp_status shard_step_run(hp_graph **g, const char *layouts, bool no_partial_sums) {
+static hp_status read_machine(const char *layouts, cluster *c, mesh *m) {
   static const char machine[] = "device: {flops: 1e12, bandwidth_gb_s: 1000}\n"
                                 "links: [{bandwidth_gb_s: 10, latency_us: 1}]\n";
-  cluster c;
-  mesh m;
   layout none;
   bool called;
   char text[200] = "";
-  sharded out;
   find_line(layouts, "mesh", text);
-  HP_TRY(cluster_parse(machine, sizeof machine - 1, "machine", &c));
-  HP_TRY(layout_parse(text, &m, &none, &called));
+  HP_TRY(cluster_parse(machine, sizeof machine - 1, "machine", c));
+  return layout_parse(text, m, &none, &called);
+}
+
+/* The graph that a step made takes the place of *g. */
+static hp_status replace(hp_graph **g, hp_graph *made) {
+  if (!made) return HP_OK;
+  graph_free(*g);
+  *g = made;
+  return ops_verify(made);
+}
+
+hp_status shard_step_run(hp_graph **g, const char *layouts, bool no_partial_sums) {
+  cluster c;
+  mesh m;
+  sharded out;
+  HP_TRY(read_machine(layouts, &c, &m));
   declarations d = {layouts, &m};
   shard_plan plan = {.mesh = &m,
                      .cluster = &c,
@@ -51,12 +64,21 @@ hp_status shard_step_run(hp_graph **g, const char *layouts, bool no_partial_sums
                      .no_partial_sums = no_partial_sums};
   hp_status st = shard_graph(*g, &plan, &out);
   if (!st) {
-    graph_free(*g);
-    *g = out.graph;
+    st = replace(g, out.graph);
     out.graph = NULL;
     sharded_free(&out);
-    st = ops_verify(*g);
   }
+  mesh_free(&m);
+  return st;
+}
+
+hp_status dispatch_step_run(hp_graph **g, const char *layouts, hp_dispatch how) {
+  cluster c;
+  mesh m;
+  hp_graph *made;
+  HP_TRY(read_machine(layouts, &c, &m));
+  hp_status st = shard_dispatch(*g, &m, &c, how, &made);
+  if (!st) st = replace(g, made);
   mesh_free(&m);
   return st;
 }

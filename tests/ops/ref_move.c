@@ -109,6 +109,8 @@ void ref_OFFLOAD(ref_ctx *c) { copy_all(c); }
 void ref_LOCAL_SHARD(ref_ctx *c) { copy_all(c); }
 void ref_ALL_GATHER(ref_ctx *c) { copy_all(c); }
 void ref_REDUCE_SCATTER(ref_ctx *c) { copy_all(c); }
+void ref_DISPATCH(ref_ctx *c) { copy_all(c); }
+void ref_COMBINE(ref_ctx *c) { copy_all(c); }
 void ref_ALL_REDUCE(ref_ctx *c) { copy_all(c); }
 void ref_ALL_TO_ALL(ref_ctx *c) { copy_all(c); }
 void ref_LOCATE(ref_ctx *c) { copy_all(c); }

@@ -142,7 +142,7 @@ TEST(what_two_copies_expose_at_a_time_counts_once) {
                      "b2 = f32[2] device+0\nb3 = f32[2] device+256\nb4 = f32[2] device+512\n"
                      "copy_in: b2 = fetch b0 {tier=1}\nflash_in: b3 = fetch b1 {tier=2}\n"
                      "compute: b4 = add b2, b3 wait=copy_in:0 wait=flash_in:0\n";
-  const inst_times t[3] = {{1, 1, 4}, {2, 2, 3}, {3.5, 3.5, 6}};
+  const inst_times t[3] = {{1, 1, 4, 0}, {2, 2, 3, 0}, {3.5, 3.5, 6, 0}};
   double by_inst[3], all;
   program *p;
   CHECK_OK(program_parse(text, strlen(text), "copies", &p));

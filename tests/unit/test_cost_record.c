@@ -136,7 +136,7 @@ TEST(shares_are_the_time_at_the_limit_over_the_time_measured) {
     cost_work w = cost_work_of(p, program_inst(p, (size_t)i));
     limit_s += cluster_limit_s(&c, &w);
     CHECK_NEAR(w.size, 16, 0); /* the smallest dim: below 32 */
-    t[i] = (inst_times){i, i, i + 1};
+    t[i] = (inst_times){i, i, i + 1, 0};
   }
   cost_learn(&c, p, t);
   const cost_entry *row = cost_table_row(&c.costs, COST_PRODUCT, false, 32);
@@ -199,7 +199,7 @@ static double learned_bound(cost_class kind, int64_t n) {
   hp_graph *g;
   program *p;
   cluster c = load_this();
-  inst_times t = {0, 0, 1e-3};
+  inst_times t = {0, 0, 1e-3, 0};
   CHECK_OK(hp_graph_create(&g));
   hp_tensor x = hp_input(g, "x", HP_F32, (hp_shape){2, {n, 64}});
   if (kind == COST_PRODUCT) {

@@ -67,7 +67,8 @@ static const char block[] =
     " pipeline=null memory_limit=null offload=auto offload_policy=auto flash=null"
     " flash_limit=null host_limit=null "
     "recompute=auto update=auto deterministic=run"
-    " engine=packed leaves=16 groups=null overlap=true prefetch=null interleave=1 strategy=null";
+    " engine=packed leaves=16 groups=null overlap=true dispatch=auto prefetch=null interleave=1 "
+    "strategy=null";
 
 /* Of the words of a list, does one say that `name` is `value`? */
 static bool has(const char *list, const char *name, const char *value) {

@@ -29,8 +29,8 @@ static const char small[] =
     "copy_in: b4 = fetch b3 {tier=1} wait=copy_out:0 @\"head\"\n"
     "copy_in: b5 = fetch b0 {tier=1} wait=copy_out:1 @\"head\"\n"
     "compute: b6 = mul b4, b5 wait=copy_in:1 @\"head\" phase=backward micro=1\n";
-static const inst_times times[] = {{0, 0, 1}, {1, 1, 2},   {2, 2, 3},
-                                   {3, 3, 4}, {4, 4, 5.5}, {5, 5, 7}};
+static const inst_times times[] = {{0, 0, 1, 0}, {1, 1, 2, 0},   {2, 2, 3, 0},
+                                   {3, 3, 4, 0}, {4, 4, 5.5, 0}, {5, 5, 7, 0}};
 
 static program *parse_small(void) {
   program *p;
@@ -142,7 +142,7 @@ TEST(each_tier_has_a_panel_and_each_of_its_streams_a_lane) {
       "flash_in: b1 = fetch b0 {tier=2}\ncompute: b4 = exp b1 wait=flash_in:0\n"
       "copy_out: b2 = offload b4 {tier=1} wait=compute:0\n"
       "flash_out: b3 = offload b4 {tier=2} wait=compute:0\n";
-  const inst_times t[] = {{0, 0, 1}, {1, 1, 2}, {2, 2, 3}, {2, 2, 4}};
+  const inst_times t[] = {{0, 0, 1, 0}, {1, 1, 2, 0}, {2, 2, 3, 0}, {2, 2, 4, 0}};
   program *p;
   str out = {0};
   CHECK_OK(program_parse(program_text, strlen(program_text), "tiers", &p));

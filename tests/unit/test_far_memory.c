@@ -97,6 +97,57 @@ TEST(collectives_of_such_devices_are_staged_or_their_communicators_own) {
   }
 }
 
+/* A layer of experts by rows: y of rows of which each has two of the experts. */
+static void run_experts(bool far, bool own, float y[ROWS * COLUMNS]) {
+  static const hp_layout_rule rule[] = {{"x", "(a,None)"},        {"ids", "(a,None)"},
+                                        {"all_x", "(None,None)"}, {"all_ids", "(None,None)"},
+                                        {"w", "(a,None,None)"},   {"own_y", "(a,None)"}};
+  enum { EXPERTS = 8, SLOTS = 2 };
+  float x[ROWS * COLUMNS];
+  int32_t ids[ROWS * SLOTS];
+  hp_device *d;
+  hp_graph *g;
+  hp_program *p;
+  hp_program_stats s;
+  for (int i = 0; i < ROWS * COLUMNS; i++) x[i] = (float)(i % 5) - 2;
+  for (int i = 0; i < ROWS * SLOTS; i++) ids[i] = (i / SLOTS * 3 + i % SLOTS) % EXPERTS;
+  CHECK_OK(hp_device_open(&(hp_device_options){.threads = 2,
+                                               .interpret = true,
+                                               .mesh = "(4)(a)",
+                                               .layouts = rule,
+                                               .n_layouts = 6},
+                          &d));
+  if (far) far_memory_use(d, own);
+  CHECK_OK(hp_param_create(d, "w", HP_F32, (hp_shape){3, {EXPERTS, COLUMNS, COLUMNS}}));
+  CHECK_OK(hp_fill(d, "w", count_up, NULL));
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor in = hp_input(g, "x", HP_F32, (hp_shape){2, {ROWS, COLUMNS}});
+  hp_tensor of = hp_input(g, "ids", HP_I32, (hp_shape){2, {ROWS, SLOTS}});
+  hp_tensor w = hp_param(g, "w", HP_F32, (hp_shape){3, {EXPERTS, COLUMNS, COLUMNS}});
+  of = hp_annotate(g, "all_ids", of);
+  in = hp_grouped_matmul(g, hp_annotate(g, "all_x", in), w, of);
+  in = hp_sum(g, in, (int64_t[]){1}, 1, false);
+  hp_output(g, "y", hp_annotate(g, "own_y", in));
+  CHECK_OK(hp_compile(g, d, &(hp_compile_options){.dispatch = HP_DISPATCH_ROWS}, &p));
+  CHECK_OK(
+      hp_run(p, (hp_io[]){{"x", x, sizeof x}, {"ids", ids, sizeof ids}, {"y", y, sizeof x}}, 3));
+  CHECK_OK(hp_program_stats_get(p, &s));
+  /* less than all rows of x and y, from three devices, and ids */
+  CHECK(s.received > 0 && s.received < ROWS / 4 * 3 * (2 * COLUMNS + SLOTS) * 4);
+  hp_program_free(p);
+  hp_graph_free(g);
+  hp_device_close(d);
+}
+
+TEST(rows_of_experts_of_such_devices_are_staged_with_their_ids) {
+  static float want[ROWS * COLUMNS], got[ROWS * COLUMNS];
+  run_experts(false, false, want);
+  for (int own = 0; own < 2; own++) {
+    run_experts(true, own, got);
+    CHECK(!memcmp(got, want, sizeof got));
+  }
+}
+
 /* Values and named tensors on other tiers, those of flash through a buffer of the host. */
 TEST(offloading_from_such_a_device_gives_the_same_bits) {
   static const char *const pattern[] = {"adam_*", "q.*"};

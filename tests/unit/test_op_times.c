@@ -100,7 +100,7 @@ TEST(the_widest_gap_comes_first_and_waits_have_a_row) {
   inst_times at[6];
   double end = 0.0175;
   for (int i = 5; i >= 0; end = at[i--].start_s)
-    at[i] = (inst_times){end - seconds[i], end - seconds[i], end};
+    at[i] = (inst_times){end - seconds[i], end - seconds[i], end, 0};
   op_times t;
   CHECK_EQ(p->insts.len, 6);
   CHECK_OK(op_times_make(p, &alone, at, NULL, &t));
@@ -162,7 +162,7 @@ TEST(what_goes_beside_computation_is_no_part_of_the_run) {
   static const char lines[] = "arena device 192 bound 0 at 0\nb0 = f32[4] device+0 input \"x\"\n"
                               "b1 = f32[4] device+64\nb2 = f32[4] device+128\n"
                               "compute: b1 = exp b0\ncopy_out: b2 = copy b0\n";
-  const inst_times at[] = {{0, 0, 1}, {0.25, 0.5, 1.5}};
+  const inst_times at[] = {{0, 0, 1, 0}, {0.25, 0.5, 1.5, 0}};
   program *p;
   op_times t;
   CHECK_OK(program_parse(lines, strlen(lines), "lines", &p));

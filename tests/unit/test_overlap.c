@@ -32,7 +32,7 @@ TEST(computation_during_a_collective_overlaps_with_it) {
                                      "comm: b2 = all_reduce b1" REDUCE " wait=compute:0",
                                      "compute: b3 = neg b1", "compute: b4 = neg b2 wait=comm:0"};
   /* it begins at 1, the other device comes at 2, and it ends at 6; computed is from 1 to 4 */
-  static const inst_times t[] = {{0, 0, 1}, {1, 2, 6}, {1, 1, 4}, {6, 6, 7}};
+  static const inst_times t[] = {{0, 0, 1, 0}, {1, 2, 6, 0}, {1, 1, 4, 0}, {6, 6, 7, 0}};
   program *p = make(line, 4);
   comm_time each[LINES], sum;
   CHECK_OK(comm_times(p, t, each, &sum));
@@ -48,7 +48,7 @@ TEST(a_second_of_computation_hides_one_collective) {
   static const char *const line[] = {"compute: b1 = exp b0", "comm: b2 = all_reduce b0" REDUCE,
                                      "comm: b3 = all_reduce b0" REDUCE,
                                      "compute: b4 = add b2, b3 wait=comm:1"};
-  static const inst_times t[] = {{0, 0, 2}, {0, 0, 2}, {2, 2, 4}, {4, 4, 5}};
+  static const inst_times t[] = {{0, 0, 2, 0}, {0, 0, 2, 0}, {2, 2, 4, 0}, {4, 4, 5, 0}};
   program *p = make(line, 4);
   comm_time each[LINES], sum;
   CHECK_OK(comm_times(p, t, each, &sum));
@@ -62,7 +62,7 @@ TEST(a_second_of_computation_hides_one_collective) {
 TEST(a_collective_between_computations_hides_nothing) {
   static const char *const line[] = {"compute: b1 = exp b0", ("compute: b2 = all_reduce b1" REDUCE),
                                      "compute: b3 = neg b1", "compute: b4 = add b2, b3"};
-  static const inst_times t[] = {{0, 0, 1}, {1, 1, 2}, {2, 2, 3}, {3, 3, 4}};
+  static const inst_times t[] = {{0, 0, 1, 0}, {1, 1, 2, 0}, {2, 2, 3, 0}, {3, 3, 4, 0}};
   program *p = make(line, 4);
   comm_time sum;
   CHECK_OK(comm_times(p, t, NULL, &sum));
