@@ -45,7 +45,7 @@ typedef struct hp_device hp_device;   /* memory, threads, and tensors that outli
 typedef struct hp_program hp_program; /* flat instruction list with its memory plan        */
 typedef uint32_t hp_tensor;           /* a value of one graph; HP_NONE: no value          */
 #define HP_NONE ((hp_tensor)0)
-/* Why this thread's last call failed; "" if it did not; these, free and close calls keep it. */
+/* Why the last call of this thread failed; "" if it did not.  Free, close and these calls keep it. */
 const char *hp_last_error(void);
 const char *hp_error_trace(void); /* the same line and a back trace */
 const char *hp_status_name(hp_status s);
@@ -259,6 +259,9 @@ void hp_device_close(hp_device *d);
 /* Appends a layout rule, for params before they are created; the first program warns of rules that
  * match none of its names.  Dims that axes do not divide: padded, or, if_divides, replicated. */
 hp_status hp_device_layout(hp_device *d, const char *pattern, const char *entries, bool if_divides);
+/* The same for the mesh of one stage of a pipeline alone. */
+hp_status hp_device_stage_layout(hp_device *d, int stage, const char *pattern, const char *entries,
+                                 bool if_divides);
 /* For named tensors with matching names an HP_OFFLOAD_* in place of their class's, in programs that
  * are compiled from now on; the first rule that matches counts. */
 hp_status hp_device_home(hp_device *d, const char *pattern, int offload);
@@ -322,10 +325,11 @@ void hp_program_free(hp_program *p);
 int hp_program_io_count(const hp_program *p);
 hp_status hp_program_io_info(const hp_program *p, int i, const char **name, hp_dtype *t,
                              hp_shape *s, bool *is_output);
-/* A step of several graphs as one program: each is compiled once, as a piece; rows are lines
+/* A step of several graphs as one program: each graph is compiled once, as a piece; rows are lines
  * "stage action microbatch", stage * for all.  An action is a piece, or NAME:FB for some of it: F
- * forward, B backward, W backward to the gradient of one param, U update.  Rows share params; in-
- * and outputs of micro-batch M, if not the only one, are NAME@M.  The first row's options count. */
+ * forward, B backward, W backward to the gradient of one param, U update.  Rows share params;
+ * inputs and outputs of micro-batch M, if there are several, are NAME@M.  The options are those of
+ * the first row's piece. */
 typedef struct hp_piece hp_piece;
 hp_status hp_piece_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                            hp_piece **out);

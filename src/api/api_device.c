@@ -119,6 +119,17 @@ HP_API hp_status hp_device_layout(hp_device *d, const char *pattern, const char 
         api_result(__func__, device_mesh_rule(stage_mesh(d, i), pattern, entries, where_divides)));
   return HP_OK;
 }
+HP_API hp_status hp_device_stage_layout(hp_device *d, int stage, const char *pattern,
+                                        const char *entries, bool where_divides) {
+  API_CALL;
+  API_NEED(d);
+  API_NEED(pattern);
+  API_NEED(entries);
+  if (stage < 0 || stage >= hp_device_stages(d))
+    API_REFUSE("stage is %d; the device has stages 0 to %d", stage, hp_device_stages(d) - 1);
+  device_mesh *on = stage_mesh(d, is_pipeline(d) ? d->mesh_of[stage] : 0);
+  return api_result(__func__, device_mesh_rule(on, pattern, entries, where_divides));
+}
 HP_API hp_status hp_device_stage(hp_device *d, const char *name, int stage) {
   API_CALL;
   API_NEED(d);

@@ -369,7 +369,10 @@ static void replace_device(state *s) {
 static void use_device(state *s) {
   hp_device *d = device(s);
   char *text = NULL;
-  switch (below(s, 9)) {
+  switch (below(s, 10)) {
+  case 8:
+    told(hp_device_stage_layout(d, (int)(byte(s) % 4) - 1, name(s), "(dp)", byte(s) % 2));
+    break;
   case 7: told(hp_device_home(d, name(s), (int)(byte(s) % 6) - 1)); break;
   case 0: (void)strlen(hp_device_describe(d)); break;
   case 1: HP_ASSERT(hp_device_threads(d) >= 0); break;

@@ -291,6 +291,9 @@ CALL(hp_device_close) {
   return UNUSED, hp_device_close(d), 0;
 }
 CALL(hp_device_layout) { return hp_device_layout(D, P(1, "*"), P(2, "(None)"), false); }
+CALL(hp_device_stage_layout) {
+  return hp_device_stage_layout(D, 0, P(1, "*"), P(2, "(None)"), false);
+}
 CALL(hp_device_home) { return hp_device_home(D, P(1, "*"), HP_OFFLOAD_NONE); }
 CALL(hp_device_stage) { return hp_device_stage(D, P(1, "w"), -1); }
 CALL(hp_device_stages) { return hp_device_stages(D) - 1; }

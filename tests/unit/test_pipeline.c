@@ -300,6 +300,33 @@ TEST(what_a_pipeline_cannot_run_is_refused) {
   CHECK(hp_device_open(&o, &d));
 }
 
+/* Meshes without a common axis: each has layouts of its own. */
+static void run_unlike(const char *on, const char *const *entries, numbers *out) {
+  hp_device *d;
+  open_device(on, NULL, 0, &d);
+  for (int i = 0; on && i < hp_device_stages(d); i++) {
+    CHECK_OK(hp_device_stage_layout(d, i, "x", entries[i], true));
+    CHECK_OK(hp_device_stage_layout(d, i, "[wg]*", entries[i], true));
+  }
+  run_steps(d, 3, out);
+  hp_device_close(d);
+}
+
+TEST(each_mesh_may_have_layouts_of_its_own) {
+  static const char *const entries[] = {"(a,None)", "(None,b)", "(c,None)", "(None,d)"};
+  numbers one = {.norm = 0}, many = {.norm = 0};
+  hp_device *d;
+  run_unlike(NULL, NULL, &one);
+  run_unlike("(2)(a);(3)(b);(1)(c);(2)(d)", entries, &many);
+  CHECK(!memcmp(&one, &many, sizeof one));
+  open_device("(2)(a);(3)(b);(1)(c);(2)(d)", NULL, 0, &d);
+  CHECK_FAILS(hp_device_layout(d, "x", "(a,None)", false), "a");
+  CHECK_FAILS(hp_device_stage_layout(d, 1, "x", "(a,None)", false), "a");
+  CHECK_FAILS(hp_device_stage_layout(d, 4, "x", "(a,None)", false), "stage is 4");
+  CHECK_FAILS(hp_device_stage_layout(d, -1, "x", "(a,None)", false), "stage is -1");
+  hp_device_close(d);
+}
+
 TEST(params_are_on_the_mesh_of_their_stage) {
   hp_device *d;
   hp_shape s, shape = {1, {4}};
