@@ -86,10 +86,10 @@ void build_alias(model_build *b, const char *name, const char *alias, int64_t ro
 
 void build_layer(model_build *b, int layer) {
   bool inside = layer >= 0 && layer < b->c->layers;
+  b->layer = layer;
   hp_block(b->g, inside ? layer + 1 : 0);
   if (!b->stage_of) return;
-  b->stage = inside ? b->stage_of[layer] : layer < 0 ? 0 : b->stages - 1;
-  hp_stage(b->g, b->stage);
+  hp_stage(b->g, inside ? b->stage_of[layer] : layer < 0 ? 0 : b->stages - 1);
 }
 
 hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int rank,
@@ -97,7 +97,7 @@ hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int ra
   model_param p = {.kind = kind,
                    .init_scale = init_scale,
                    .shape = {.rank = rank},
-                   .stage = (uint16_t)b->stage};
+                   .layer = b->layer};
   va_list ap;
   va_start(ap, fmt);
   vsnprintf(p.name, sizeof p.name, fmt, ap);

@@ -43,7 +43,8 @@ typedef struct {
   param_kind kind;
   param_order order; /* shape is that on the device */
   bool frozen;       /* not trained, though its kind may be */
-  uint16_t stage;    /* of the pipeline: of the layer that reads it first */
+  int layer;         /* that reads it first; as for build_layer */
+  uint16_t stage;    /* of the pipeline: that of its layer */
   double init_scale; /* factor on the family's initial deviation */
 } model_param;
 /* Its shape in the checkpoint, or that of one slice. */
@@ -131,7 +132,7 @@ typedef struct {
     hp_tensor rows; /* tokens, of all layers */
   } use;
   const uint16_t *stage_of; /* [layers]; NULL: the pipeline has one stage */
-  int stage, stages;        /* that of what is built, and how many there are */
+  int layer, stages;        /* the layer of what is built (build_layer); stages of the pipeline */
   VEC(model_param) params;
   map param_of; /* name -> place in params */
   VEC(model_annotation) annotations;

@@ -184,19 +184,6 @@ static hp_status list_names(lm *m) {
   return st;
 }
 
-/* Each param is on the stage of what reads it first. */
-static hp_status place_params(lm *m) {
-  model_build b;
-  hp_status st = build_smallest(m, &b);
-  for (size_t i = 0; !st && i < m->params.len; i++) {
-    model_param *p = &m->params.at[i];
-    for (size_t k = 0; k < b.params.len; k++)
-      if (!strcmp(b.params.at[k].name, p->name)) p->stage = b.params.at[k].stage;
-  }
-  lm_graph_end(&b);
-  return st;
-}
-
 hp_status lm_set_stages(lm *m, int stages, const uint16_t *stage_of) {
   size_t layers = (size_t)m->c.layers;
   for (size_t i = 0; i < layers; i++)
@@ -209,7 +196,12 @@ hp_status lm_set_stages(lm *m, int stages, const uint16_t *stage_of) {
   mem_free(m->stage_of);
   m->stage_of = copy;
   m->stages = stages;
-  return place_params(m);
+  for (size_t i = 0; i < m->params.len; i++) {
+    model_param *p = &m->params.at[i];
+    bool inside = p->layer >= 0 && (size_t)p->layer < layers;
+    p->stage = inside ? copy[p->layer] : (uint16_t)(p->layer < 0 ? 0 : stages - 1);
+  }
+  return HP_OK;
 }
 
 static bool has_file(const char *dir, const char *name) {

@@ -13,28 +13,13 @@ typedef struct {
   double head;
 } work;
 
-/* The layer of "model.layers.7.mlp.up_proj.weight": the first component that is a number; -1: none.
- */
-static int64_t layer_of(const char *name, int64_t layers) {
-  for (const char *c = name; *c;) {
-    size_t n = strcspn(c, "."), digits = strspn(c, "0123456789");
-    if (n && digits == n && n < 8) {
-      int64_t x = 0;
-      for (size_t i = 0; i < n; i++) x = 10 * x + (c[i] - '0');
-      return x < layers ? x : -1;
-    }
-    c += n + (c[n] == '.');
-  }
-  return -1;
-}
-
 static void find_work(const lm *m, work *w) {
   const model_config *c = &m->c;
   w->head = (double)c->vocab * (double)c->hidden; /* tied or not */
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
-    int64_t layer = layer_of(p->name, c->layers);
-    if (layer >= 0 && lm_is_product(m, p)) w->layer[layer] += lm_elements_used(m, p);
+    bool inside = p->layer >= 0 && p->layer < c->layers;
+    if (inside && lm_is_product(m, p)) w->layer[p->layer] += lm_elements_used(m, p);
   }
   for (int64_t l = 0; l < c->layers; l++) w->layer[l] += 1; /* so that none is free */
 }
