@@ -45,7 +45,7 @@ typedef struct hp_device hp_device;   /* memory, threads, and tensors that outli
 typedef struct hp_program hp_program; /* flat instruction list with its memory plan        */
 typedef uint32_t hp_tensor;           /* a value of one graph; HP_NONE: no value          */
 #define HP_NONE ((hp_tensor)0)
-/* Why the last call of this thread failed; "" if it did not.  Free, close and these calls keep it. */
+/* Why this thread's last call failed; "" if it did not; these, free and close calls keep it. */
 const char *hp_last_error(void);
 const char *hp_error_trace(void); /* the same line and a back trace */
 const char *hp_status_name(hp_status s);

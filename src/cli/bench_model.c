@@ -3,8 +3,7 @@
 #include "base/thread.h"
 #include "cli/bench.h"
 #include "cli/bench_limit.h"
-#include "model/lm_adapter.h"
-#include "model/strategy.h"
+#include "cli/placement_options.h"
 #include "rt/device_mesh.h"
 #include "rt/op_times.h"
 #include "serve/session.h"
@@ -41,23 +40,23 @@ static hp_status open_model(const bench_args *a, bool training, const cli_work *
   if (a->m.dtype && !strcmp(a->m.dtype, "bf16")) t = HP_BF16;
   else if (a->m.dtype && strcmp(a->m.dtype, "f32"))
     HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", a->m.dtype);
-  strategy s;
-  HP_TRY(cli_open_device(&a->m, false, &s, d));
+  placement_options where;
+  HP_TRY(placement_options_read(&a->m, &where));
   lm_options lo = {.compute = t,
                    .weights = training ? HP_F32 : t,
-                   .packed = !training && strategy_devices(&s) == 1};
-  hp_status st = lm_create(a->m.model, *d, &lo, m);
+                   .packed = !training && placement_devices(&where.p) == 1};
+  *m = NULL;
+  hp_status st = lm_create(a->m.model, NULL, &lo, m);
+  if (!st) st = cli_place_model(&a->m, training, &where.p, *m, d);
   if (!st) {
-    (*m)->groups = strategy_batch_shards(&s);
-    if (a->m.adapter) st = lm_open_adapter_list(*m, a->m.adapter, training);
-    if (!st) st = strategy_apply(&s, *m, *d);
-    if (!st) strategy_tell_rows(&s, bench_batch(a, training ? 4 : 1), 0);
-    if (!st) st = cli_resolve_limit(&a->m, *m, w);
+    placement_tell_rows(&where.p, bench_batch(a, training ? 4 : 1), 0);
+    st = cli_resolve_limit(&a->m, *m, w);
     if (!st && has_weights(a->m.model)) st = lm_load(*m, a->m.model);
     else if (!st) st = lm_init(*m, (uint64_t)a->m.seed);
-    if (st) lm_free(*m);
+    if (st) hp_device_close(*d);
   }
-  if (st) hp_device_close(*d);
+  placement_options_free(&where);
+  if (st) lm_free(*m);
   return st;
 }
 
@@ -398,10 +397,10 @@ static hp_status measure_decode(model_run *r) {
 
 /* --- machine and compiler --------------------------------------------------------------------- */
 
-static hp_status measure_limits(const bench_args *a, const strategy *by, hp_device *d) {
+static hp_status measure_limits(const bench_args *a, const placement *p, hp_device *d) {
   hp_limits k;
   bench_row r;
-  (void)by;
+  (void)p;
   HP_TRY(hp_device_measure(d, &k));
   bench_row_begin(&r, a, "limits");
   bench_row_text(&r, "device", hp_device_describe(d));
@@ -425,7 +424,7 @@ static hp_status plan_step(lm *m, const step_options *o, const micro_shape *shap
 }
 
 /* Times the compilation of a training step.  Its params are not allocated, so any size works. */
-static hp_status measure_compile(const bench_args *a, const strategy *by, hp_device *d) {
+static hp_status measure_compile(const bench_args *a, const placement *p, hp_device *d) {
   step_options o = step_options_of(a);
   hp_program_stats s;
   lm *m;
@@ -433,7 +432,7 @@ static hp_status measure_compile(const bench_args *a, const strategy *by, hp_dev
   if (!a->m.model) HP_FAIL(HP_ERR_ARG, "--model DIR or CONFIG.json is missing");
   double start = time_now_s();
   HP_TRY(lm_create(a->m.model, NULL, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
-  hp_status st = strategy_apply(by, m, d);
+  hp_status st = placement_apply(p, m, d);
   micro_shape shape = {bench_batch(a, BENCH_TRAINED), a->seq};
   if (!st) st = plan_step(m, &o, &shape, a->m.memory_limit, d, &s);
   double total = time_now_s() - start;
@@ -441,7 +440,7 @@ static hp_status measure_compile(const bench_args *a, const strategy *by, hp_dev
     bench_row_begin(&r, a, "compile");
     bench_row_text(&r, "model", a->m.model);
     bench_row_num(&r, "layers", (double)m->c.layers);
-    bench_row_num(&r, "devices", (double)strategy_devices(by));
+    bench_row_num(&r, "devices", (double)placement_devices(p));
     bench_row_num(&r, "total_s", total);
     bench_row_num(&r, "compile_s", s.compile_s);
     bench_row_num(&r, "instructions", (double)s.instructions);
@@ -523,12 +522,19 @@ hp_status bench_decode(const bench_args *a) {
 
 /* A kind that needs no memory on its devices: one is opened for all. */
 static hp_status run_device(const bench_args *a,
-                            hp_status (*run)(const bench_args *, const strategy *, hp_device *)) {
-  strategy s;
+                            hp_status (*run)(const bench_args *, const placement *, hp_device *)) {
+  placement_options where;
   hp_device *d;
-  HP_TRY(cli_open_device(&a->m, true, &s, &d));
-  hp_status st = run(a, &s, d);
-  hp_device_close(d);
+  if (a->m.groups)
+    HP_FAIL(HP_ERR_ARG, "--groups: its modules' layers are not known before the model; write "
+                        "--strategy");
+  HP_TRY(placement_options_read(&a->m, &where));
+  hp_status st = cli_open_device(&a->m, true, &where.p, &d);
+  if (!st) {
+    st = run(a, &where.p, d);
+    hp_device_close(d);
+  }
+  placement_options_free(&where);
   return st;
 }
 hp_status bench_limits(const bench_args *a) {

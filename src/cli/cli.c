@@ -1,4 +1,4 @@
-#include "cli/cli.h"
+#include "cli/placement_options.h"
 
 #include "base/dtype.h"
 #include "base/escape.h"
@@ -6,7 +6,6 @@
 #include "base/yaml.h"
 #include "comm/world.h"
 #include "model/lm_adapter.h"
-#include "model/strategy.h"
 #include "model/tier_options.h"
 #include "train/memory_limit.h"
 #include "train/train_config.h"
@@ -390,47 +389,50 @@ hp_status cli_kv_tier(const model_options *o, int *out) {
   return st;
 }
 
-/* What the options say of the device; its mesh is written to mesh[STRATEGY_TEXT]. */
-static hp_status read_device(const model_options *o, strategy *s, char *mesh,
-                             hp_device_options *out) {
+/* What the options say of the device, but for mesh and tiers. */
+static hp_status read_device(const model_options *o, hp_device_options *out) {
   const char *bits = o->deterministic ? o->deterministic : "run";
   if (o->threads < 0 || o->threads > 1024)
     HP_FAIL(HP_ERR_ARG, "--threads %lld: expected 1 to 1024", (long long)o->threads);
   if (strcmp(bits, "run") && strcmp(bits, "layout"))
     HP_FAIL(HP_ERR_ARG, "--deterministic %s: expected run or layout", bits);
-  HP_TRY(strategy_parse(o->strategy, o->devices, s));
   *out = (hp_device_options){.threads = (int)o->threads,
                              .memory_limit = memory_limit_bytes(o->memory_limit),
                              .no_partial_sums = !strcmp(bits, "layout"),
                              .cluster = o->cluster,
                              .may_miss = true, /* a strategy has rules for all kinds of programs */
-                             .engine = o->engine,
-                             .mesh = strategy_mesh(s, mesh)};
+                             .engine = o->engine};
   return HP_OK;
 }
 
-hp_status cli_open_device(const model_options *o, bool plan_only, strategy *s, hp_device **out) {
-  char mesh[STRATEGY_TEXT];
+hp_status cli_open_device(const model_options *o, bool plan_only, const placement *p,
+                          hp_device **out) {
+  str mesh = {0};
   hp_device_options dev;
   tier_options tiers;
-  HP_TRY(read_device(o, s, mesh, &dev));
+  HP_TRY(read_device(o, &dev));
   hp_status st = read_tiers(o, &tiers);
   tier_options_fill(&tiers, &dev);
   dev.plan_only = plan_only;
+  if (!st) st = placement_mesh(p, &mesh, &dev.mesh);
   if (!st) st = hp_device_open(&dev, out);
   if (!st) {
     st = tier_options_apply(&tiers, *out);
     if (st) hp_device_close(*out);
   }
+  str_free(&mesh);
   tier_options_free(&tiers);
   return st;
 }
 
 void cli_tell_rows(const model_options *o, int64_t rows, int64_t tokens) {
-  strategy s;
-  if (strategy_parse(o->strategy, o->devices, &s))
+  placement_options where;
+  if (placement_options_read(o, &where)) {
     err_clear(); /* reported when the device was opened */
-  else strategy_tell_rows(&s, rows, tokens);
+    return;
+  }
+  placement_tell_rows(&where.p, rows, tokens);
+  placement_options_free(&where);
 }
 
 hp_status cli_resolve_limit(const model_options *o, lm *m, const cli_work *w) {
@@ -441,28 +443,39 @@ hp_status cli_resolve_limit(const model_options *o, lm *m, const cli_work *w) {
   return HP_OK;
 }
 
+hp_status cli_place_model(const model_options *o, bool training, placement *p, lm *m,
+                          hp_device **d) {
+  if (o->adapter) HP_TRY(lm_open_adapter_list(m, o->adapter, training));
+  HP_TRY(placement_find_layers(p, m));
+  HP_TRY(cli_open_device(o, false, p, d));
+  m->d = *d;
+  m->groups = placement_batch_shards(p);
+  hp_status st = placement_apply(p, m, *d);
+  if (st) hp_device_close(*d);
+  return st;
+}
+
 hp_status cli_open_model(const model_options *o, bool training, const cli_work *w, hp_device **d,
                          void **lm_out) {
   hp_dtype t = HP_F32;
+  placement_options where;
+  lm *m = NULL;
   if (!o->model) HP_FAIL(HP_ERR_ARG, "--model DIR is missing");
   if (o->dtype && (!dtype_parse(o->dtype, &t) || (t != HP_F32 && t != HP_BF16)))
     HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", o->dtype);
-  strategy s;
-  HP_TRY(cli_open_device(o, false, &s, d));
+  HP_TRY(placement_options_read(o, &where));
   lm_options lo = {.compute = t,
                    .weights = training ? HP_F32 : t,
-                   .packed = !training && strategy_devices(&s) == 1};
-  lm *m;
-  hp_status st = lm_create(o->model, *d, &lo, &m);
+                   .packed = !training && placement_devices(&where.p) == 1};
+  hp_status st = lm_create(o->model, NULL, &lo, &m);
+  if (!st) st = cli_place_model(o, training, &where.p, m, d);
   if (!st) {
-    m->groups = strategy_batch_shards(&s);
-    if (o->adapter) st = lm_open_adapter_list(m, o->adapter, training);
-    if (!st) st = strategy_apply(&s, m, *d);
-    if (!st) st = cli_resolve_limit(o, m, w);
+    st = cli_resolve_limit(o, m, w);
     if (!st) st = lm_load(m, o->model);
-    if (st) lm_free(m);
+    if (st) hp_device_close(*d);
   }
-  if (st) hp_device_close(*d);
+  placement_options_free(&where);
+  if (st) lm_free(m);
   else *lm_out = m;
   return st;
 }

@@ -95,8 +95,8 @@ void cli_put_text(const char *text, size_t n);
 /* --- options shared by every verb that runs a model --------------------------------------- */
 
 typedef struct {
-  const char *model, *adapter, *dtype, *strategy, *deterministic, *cluster, *engine, *offload,
-      *flash, *offload_policy;
+  const char *model, *adapter, *dtype, *strategy, *groups, *deterministic, *cluster, *engine,
+      *offload, *flash, *offload_policy;
   int64_t threads, devices, seed;
   uint64_t memory_limit, flash_limit, host_limit;
   bool json;
@@ -110,6 +110,8 @@ typedef struct {
       {"--devices", CLI_COUNT, &(o).devices, "N",                                                  \
        "devices, all data parallel without a strategy"},                                           \
       {"--strategy", CLI_TEXT, &(o).strategy, "dp=2,tp=2", "how the devices share the work"},      \
+      {"--groups", CLI_TEXT, &(o).groups, "CONFIG.yaml",                                           \
+       "a training file, whose hyper_parallel.groups are the devices of the model's modules"},     \
       {"--cluster", CLI_TEXT, &(o).cluster, "C", "what devices and links cost: a file or a name"}, \
       {"--deterministic", CLI_TEXT, &(o).deterministic, "run|layout",                              \
        "layout: the bits of one device with every strategy (default: run)"},                       \
@@ -138,9 +140,9 @@ int cli_run_in_job(int (*run)(int argc, char **argv), int argc, char **argv);
  * that names it, and exit code 2. */
 void cli_name_file_faults(void);
 
-struct strategy;
-/* The device of the options, whose strategy goes to *s. */
-hp_status cli_open_device(const model_options *o, bool plan_only, struct strategy *s,
+struct placement;
+/* The device of the options, with the meshes of a placement. */
+hp_status cli_open_device(const model_options *o, bool plan_only, const struct placement *p,
                           hp_device **out);
 /* What a verb runs, for a memory limit that is a share of its bytes. */
 typedef struct {
@@ -149,6 +151,10 @@ typedef struct {
 } cli_work;
 /* Sets the limit, if it is a share, before weights are loaded. */
 hp_status cli_resolve_limit(const model_options *o, lm *m, const cli_work *w);
+/* Opens the device for a model that has none, with adapters and layouts; with groups they get their
+ * layers.  After a failure there is no device. */
+hp_status cli_place_model(const model_options *o, bool training, struct placement *p, lm *m,
+                          hp_device **d);
 /* Opens the device and the model, with its weights. */
 hp_status cli_open_model(const model_options *o, bool training, const cli_work *w, hp_device **d,
                          void **lm_out);

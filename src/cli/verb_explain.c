@@ -258,7 +258,7 @@ static hp_status print_answer(subject *s, const question *q, const char *text) {
 static hp_status open_planner(subject *s, const char *dump, bool tell) {
   step_options o = trainer_step_options(s->c);
   step_work work = find_work(s);
-  if (!s->c->is.pipe_cut) HP_TRY(train_cut_by_time(&o, &work, s->m, s->d));
+  if (!s->c->is.place.cut) HP_TRY(train_cut_by_time(&o, &work, &s->c->is.place, s->m, s->d));
   o.compile.dump_dir = dump;
   HP_TRY(step_planner_create(s->m, &o, &work, s->d, tell, &s->planner));
   return step_memory_share(s->planner, &s->resolved.is.memory_limit);
@@ -279,9 +279,9 @@ static hp_status explain_config(const train_config *c, const question *q) {
   s.c = &s.resolved;
   bool plan = !asks_for(q, "time");
   train_config_tell(c);
-  if (asks_for(q, "pipeline") && c->is.strategy.pp == 1)
+  if (asks_for(q, "pipeline") && placement_meshes(&c->is.place) == 1)
     HP_FAIL(HP_ERR_ARG, "explain pipeline: the job has no pipeline; write strategy=pp=2");
-  hp_status st = trainer_open_model(c, plan, &s.d, &s.m);
+  hp_status st = trainer_open_model(&s.resolved, plan, &s.d, &s.m);
   if (!st && !plan) st = open_planner(&s, NULL, false);
   if (!st) st = plan ? explain_plan(&s, q) : explain_time(s.c, s.m, q);
   step_planner_free(s.planner);

@@ -3,6 +3,7 @@
 #ifndef MODEL_STRATEGY_H
 #define MODEL_STRATEGY_H
 
+#include "base/str.h"
 #include "model/lm.h"
 
 /* How attention reads keys of other shards of the sequence. */
@@ -24,8 +25,6 @@ typedef struct strategy {
   int zero; /* 0 to 3: sharded over dp and cp: nothing, optimizer state (1 and 2), also params (3)
              */
   int64_t zero_dp; /* over this many of the dp devices, with replicas on the others; 0: over all */
-  const int64_t *cut; /* [cuts] layers of each stage of the pipeline; NULL: by their work */
-  int cuts;
 } strategy;
 
 /* `devices`: 0 = as many as the strategy needs; text NULL: all of them are dp.  ep x etp enlarge
@@ -58,23 +57,13 @@ enum { STRATEGY_AXES = 8 }; /* the maximum of a mesh */
 /* The axes of more than one device. */
 int strategy_axes(const strategy *s, strategy_axis out[STRATEGY_AXES]);
 
-enum { STRATEGY_TEXT = 4096, STRATEGY_PIPELINE = 64 /* meshes of a pipeline */ };
-/* "(2,2)(dp,tp)" into text, of a pipeline "(2)(tp);(2)(tp)"; NULL for one device. */
-const char *strategy_mesh(const strategy *s, char text[STRATEGY_TEXT]);
+enum { STRATEGY_PIPELINE = 64 /* meshes of a pipeline */ };
+/* Adds the mesh of all but pp, "(2,2)(dp,tp)"; that of one device has an axis, too. */
+void strategy_add_mesh(const strategy *s, str *out);
 
-/* Declares the layouts of the model's params, their optimizer state, inputs, caches and
- * annotations on the device, and the stages of a pipeline; dims that the degrees do not divide are
- * padded.  Words of the strategy without effect on this model are reported. */
-hp_status strategy_apply(const strategy *s, lm *m, hp_device *d);
-/* Shards of the sequences of a batch: lm.groups for generation. */
-int64_t strategy_batch_shards(const strategy *s);
-
-/* strategy_idle.c: warns of words without effect on this model, of devices without heads or
- * experts, and of padding of 1 % or more, with sizes that avoid it.  strategy_apply calls it. */
-void strategy_tell_idle(const strategy *s, const lm *m);
-/* The same for `rows` sequences that are computed at a time, and for their tokens (0: many). */
-void strategy_tell_rows(const strategy *s, int64_t rows, int64_t tokens);
-/* The same for the tokens of a sample (0: not known), which cp shards. */
-void strategy_tell_tokens(const strategy *s, int64_t tokens);
+/* Declares the layouts of the model's params, their optimizer state, inputs, caches and annotations
+ * on the mesh of that stage of the device, -1: on all; dims that the degrees do not divide are
+ * padded. */
+hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d, int stage);
 
 #endif

@@ -6,7 +6,6 @@
  *   d c x y   the same without the axes of experts
  *   ? after the axes of key heads: if there are fewer heads than shards, dims that are not
  *     divided stay replicated; all others are padded */
-#include "model/lm_stages.h"
 #include "model/param_state.h"
 #include "model/strategy.h"
 
@@ -19,6 +18,7 @@ typedef struct {
   const strategy *s;
   const lm *m;
   hp_device *d;
+  int stage; /* on whose mesh; -1: on all */
   strategy_axis axis[STRATEGY_AXES];
   int axes;
 } applying;
@@ -50,6 +50,12 @@ static bool does_serve(const applying *all, const strategy_axis *a, char letter)
   case 'y': return a->base == BASE_TP_Y && !expert;
   default: return false;
   }
+}
+
+static hp_status declare_layout(const applying *a, const char *name, const char *entries,
+                                bool where_divides) {
+  if (a->stage < 0) return hp_device_layout(a->d, name, entries, where_divides);
+  return hp_device_stage_layout(a->d, a->stage, name, entries, where_divides);
 }
 
 /* Axes of one entry, those of the first letter outermost. */
@@ -89,7 +95,7 @@ static hp_status declare_annotation(const applying *a, const annotation_layout *
   }
   str_add(&entries, ")");
   hp_status st = str_status(&entries);
-  if (!st) st = hp_device_layout(a->d, annotation->name, entries.at, few);
+  if (!st) st = declare_layout(a, annotation->name, entries.at, few);
   str_free(&entries);
   return st;
 }
@@ -205,7 +211,7 @@ static hp_status declare_as(const applying *a, const model_param *p, const char 
     if (!taken[i] && does_share_rows(a, &a->axis[i]))
       str_printf(&entries, "+sum:%s", a->axis[i].name);
   hp_status st = str_status(&entries);
-  if (!st) st = hp_device_layout(a->d, name, entries.at, false);
+  if (!st) st = declare_layout(a, name, entries.at, false);
   str_free(&entries);
   str_free(&unused);
   return st;
@@ -300,17 +306,9 @@ static const annotation_layout inputs[] =
      {"cache_at", "D"},   {"cache_copy", "D"},  {"cache.*", "D,-,X?,-,-"},
      {"kv_fetch", "D,-"}, {"kv_store", "D,-"},  {NULL, NULL}};
 
-int64_t strategy_batch_shards(const strategy *s) {
-  applying a = {.s = s};
+hp_status strategy_apply(const strategy *s, const lm *m, hp_device *d, int stage) {
+  applying a = {.s = s, .m = m, .d = d, .stage = stage};
   a.axes = strategy_axes(s, a.axis);
-  return count_shards(&a, "D", 1);
-}
-
-hp_status strategy_apply(const strategy *s, lm *m, hp_device *d) {
-  applying a = {.s = s, .m = m, .d = d};
-  a.axes = strategy_axes(s, a.axis);
-  strategy_tell_idle(s, m);
-  HP_TRY(lm_place(m, d, s->cut, s->cuts));
   if (!a.axes) return HP_OK;
   for (size_t i = 0; i < m->params.len; i++) HP_TRY(declare_param(&a, &m->params.at[i]));
   HP_TRY(declare_all(&a, inputs));

@@ -1,8 +1,6 @@
 /* The mesh of a strategy: its axes, and those that serve experts. */
 #include "model/strategy.h"
 
-#include "base/str.h"
-
 #include <stdio.h>
 
 static const char *const base_names[BASES] = {"replicas", "dp", "cp", "cp_heads", "tp_y", "tp"};
@@ -67,26 +65,11 @@ int strategy_axes(const strategy *s, strategy_axis out[STRATEGY_AXES]) {
   return n;
 }
 
-/* "(2,2)(dp,tp)" behind what the text holds; a mesh of one device has an axis, too. */
-static int put_mesh(const strategy_axis *axis, int n, char *text, int len) {
-  static const strategy_axis alone = {.name = "dp", .size = 1};
-  if (!n) axis = &alone, n = 1;
-  for (int i = 0; i < n; i++)
-    len += snprintf(text + len, (size_t)(STRATEGY_TEXT - len), "%s%lld", i ? "," : "(",
-                    (long long)axis[i].size);
-  for (int i = 0; i < n; i++)
-    len +=
-        snprintf(text + len, (size_t)(STRATEGY_TEXT - len), "%s%s", i ? "," : ")(", axis[i].name);
-  return len + snprintf(text + len, (size_t)(STRATEGY_TEXT - len), ")");
-}
-
-const char *strategy_mesh(const strategy *s, char text[STRATEGY_TEXT]) {
-  strategy_axis axis[STRATEGY_AXES];
-  int n = strategy_axes(s, axis), len = 0;
-  if (!n && s->pp == 1) return NULL;
-  for (int64_t i = 0; i < s->pp; i++) {
-    if (i) len += snprintf(text + len, (size_t)(STRATEGY_TEXT - len), ";");
-    len = put_mesh(axis, n, text, len);
-  }
-  return text;
+void strategy_add_mesh(const strategy *s, str *out) {
+  strategy_axis axis[STRATEGY_AXES] = {{.name = "dp", .size = 1}};
+  int n = strategy_axes(s, axis);
+  if (!n) n = 1;
+  for (int i = 0; i < n; i++) str_printf(out, i ? ",%lld" : "(%lld", (long long)axis[i].size);
+  for (int i = 0; i < n; i++) str_printf(out, i ? ",%s" : ")(%s", axis[i].name);
+  str_add(out, ")");
 }

@@ -35,9 +35,11 @@ static void print_schedule_args(const train_config *c, str *out) {
   if (!c->is.schedule_args) str_add(out, "none");
 }
 static void print_mesh(const train_config *c, str *out) {
-  char text[STRATEGY_TEXT];
-  const char *mesh = *c->is.mesh ? c->is.mesh : strategy_mesh(&c->is.strategy, text);
-  str_add(out, mesh ? mesh : "one device");
+  str text = {0};
+  const char *mesh;
+  if (train_mesh_text(c, &text, &mesh)) out->failed = true;
+  else str_add(out, mesh ? mesh : "one device");
+  str_free(&text);
 }
 
 /* The rows that are keys, printed as they are or by a function. */

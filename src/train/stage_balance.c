@@ -46,10 +46,15 @@ typedef struct {
   int64_t from;
 } best_cut;
 
+/* The ends of the model, where they are among the costs, are a stage by themselves. */
+static bool may_be_empty(const balance_task *t, int s) {
+  return (s == 0 && t->plain[0].seconds > 0) ||
+         (s + 1 == t->stages && t->plain[t->layers + 1].seconds > 0);
+}
+
 static best_cut find_best(const balance_task *t, const best_cut *before, int s, int64_t to) {
   best_cut best = {{INFINITY, INFINITY}, -1};
-  bool may_be_empty = s == 0 || s + 1 == t->stages;
-  for (int64_t from = to - !may_be_empty; from >= 0; from--) {
+  for (int64_t from = to - !may_be_empty(t, s); from >= 0; from--) {
     if (s == 0 && from) continue;
     if (s && before[from].from < 0) continue;
     stage_price own = stage_balance_price(t, s, from, to);

@@ -23,9 +23,9 @@ typedef struct {
 } balance_task;
 
 /* cut[stages]: at least one layer each, but the first stage may be what is before the layers
- * alone, and the last what is behind them.  Exact: no other cut has a faster slowest stage among
- * those within the limit; if none is, the one that is least above it.  A stage that is within the
- * limit only with recomputation counts with the time of that. */
+ * alone, and the last what is behind them, if that costs time.  Exact: no other cut has a faster
+ * slowest stage among those within the limit; if none is, the one that is least above it.  A stage
+ * that is within the limit only with recomputation counts with the time of that. */
 hp_status stage_balance(const balance_task *t, int64_t *cut);
 
 /* Seconds of the stage `s` with the layers from..to - 1, and by how much it is above the limit. */

@@ -68,24 +68,32 @@ static int64_t given(const train_config *c, int key, int64_t value) {
   return c->at[key] ? value : 0;
 }
 
-/* As strategy_tell_idle does of a model's units. */
-static hp_status tell_padding(train_config *c, int64_t rows, int64_t replicas) {
+/* As placement_tell_idle does of a model's units. */
+static hp_status tell_padding(train_config *c, const char *name, int64_t rows, int64_t replicas) {
   int64_t each = (rows + replicas - 1) / replicas, used = (rows + each - 1) / each;
   double idle = 100.0 * (double)(each * replicas - rows) / (double)(each * replicas);
   if (rows % replicas == 0) return HP_OK;
   if (used < replicas)
     return train_config_warn(c,
-                             "strategy: %lld of %lld data-parallel replicas have no rows: a "
+                             "%s: %lld of %lld data-parallel replicas have no rows: a "
                              "micro-batch has %lld sample%s, so %.0f %% of the rows are idle; give "
                              "it a multiple of %lld, or share each sample by tp or cp",
-                             (long long)(replicas - used), (long long)replicas, (long long)rows,
-                             plural(rows), idle, (long long)replicas);
+                             name, (long long)(replicas - used), (long long)replicas,
+                             (long long)rows, plural(rows), idle, (long long)replicas);
   return train_config_warn(c,
-                           "strategy: micro-batches of %lld samples over %lld data-parallel "
+                           "%s: micro-batches of %lld samples over %lld data-parallel "
                            "replicas are padded to %lld: %.0f %% of the rows are idle; a multiple "
                            "of %lld is not padded",
-                           (long long)rows, (long long)replicas, (long long)(each * replicas), idle,
-                           (long long)replicas);
+                           name, (long long)rows, (long long)replicas, (long long)(each * replicas),
+                           idle, (long long)replicas);
+}
+
+/* Each group has replicas of its own. */
+static hp_status tell_paddings(train_config *c, int64_t rows, int64_t replicas) {
+  if (*c->is.mesh) return tell_padding(c, "strategy", rows, replicas);
+  for (int i = 0; i < c->is.place.groups; i++)
+    HP_TRY(tell_padding(c, c->is.place.group[i].name, rows, c->is.place.group[i].by.dp));
+  return HP_OK;
 }
 
 /* Keys that follow from others are printed with what they are. */
@@ -101,7 +109,7 @@ static hp_status take(train_config *c, int64_t replicas, int64_t rows, int64_t a
                                  .length_group = (same_on_all ? rows : each) * accumulation};
   c->per_device_train_batch_size = rows % replicas ? TRAIN_NONE : each;
   c->gradient_accumulation_steps = accumulation;
-  return tell_padding(c, rows, replicas);
+  return tell_paddings(c, rows, replicas);
 }
 
 /* Products of three keys of up to 1e9. */

@@ -10,7 +10,7 @@
 
 #include "base/tree.h"
 #include "base/vec.h"
-#include "model/strategy.h"
+#include "model/placement.h"
 #include "model/tier_options.h"
 #include "train/schedule.h"
 
@@ -180,7 +180,7 @@ typedef struct {
     uint64_t memory_limit; /* bytes, 0 = none; a share until the run knows its bytes */
     tier_options tiers;
     train_deepspeed deepspeed;
-    struct strategy strategy;
+    placement place;
     const char *pipe_schedule; /* of a pipeline: a name, or a file of rows */
     int64_t pipe_stages;       /* of a pipeline; 0: as many as the schedule has */
     const int64_t *pipe_cut;   /* [pipe_stages] layers of each; NULL: cut by their work */

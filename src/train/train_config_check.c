@@ -4,6 +4,7 @@
 #include "train/settings.h"
 #include "train/train_deepspeed.h"
 #include "train/train_generation.h"
+#include "train/train_groups.h"
 #include "train/train_megatron.h"
 #include "train/train_mesh.h"
 #include "train/train_optimizer.h"
@@ -484,7 +485,8 @@ static hp_status take_strategy(train_config *c, const char *given, const char *t
   if (c->strategy && c->parallel.strategy && strcmp(c->strategy, c->parallel.strategy))
     HP_TRY(train_config_note(c, "strategy: %s, in place of %s (%s)", c->strategy,
                              c->parallel.strategy, tree_where(c->at[KEY_PARALLEL_strategy]).text));
-  if (!strategy_parse(text, n, &c->is.strategy)) return train_deepspeed_apply_stage(c, text);
+  if (!placement_parse(text, n, &c->is.place))
+    return train_deepspeed_apply_stage(c, text, &c->is.place.group[0].by);
   char why[512];
   snprintf(why, sizeof why, "%s", err_message());
   err_clear();
@@ -511,12 +513,7 @@ static hp_status same(const train_config *c, int key, int block_key, bool equal)
   return HP_OK;
 }
 
-/* Parts of the block that are not built. */
-static hp_status refuse_groups(train_config *c) {
-  if (!c->parallel.groups) return HP_OK;
-  TREE_FAIL(c->parallel.groups, "groups of devices are not built; leave them out");
-}
-
+/* Not built. */
 static hp_status refuse_plan(train_config *c) {
   if (!c->parallel.plan || !strcmp(c->parallel.plan, "auto")) return HP_OK;
   TREE_FAIL(c->at[KEY_PARALLEL_plan], "plan files are not built; write plan: auto");
@@ -592,7 +589,7 @@ static hp_status decide_engine(train_config *c) {
 /* A value that stands in the block alone, or in the file alone, or follows from others, is that of
  * both: printed, they are both there. */
 static void share_twins(train_config *c) {
-  if (!*c->is.mesh) c->devices = strategy_devices(&c->is.strategy);
+  if (!*c->is.mesh) c->devices = placement_devices(&c->is.place);
   if (c->at[KEY_PARALLEL_engine]) c->engine = c->parallel.engine;
   else c->parallel.engine = c->engine;
   if (c->at[KEY_PARALLEL_deterministic]) c->deterministic = c->parallel.deterministic;
@@ -613,9 +610,9 @@ static hp_status decide_memory(train_config *c) {
 static hp_status decide_mesh(train_config *c) {
   HP_TRY(train_pipeline_read(c));
   HP_TRY(train_megatron_schedule(c));
-  if (!c->parallel.device_matrix) HP_TRY(decide_strategy(c));
-  else
-    c->is.strategy = (strategy){.dp = 1, .tp = 1, .tp_y = 1, .cp = 1, .ep = 1, .etp = 1, .pp = 1};
+  if (c->parallel.groups) HP_TRY(train_groups_decide(c));
+  else if (c->parallel.device_matrix) HP_TRY(placement_parse("", 0, &c->is.place));
+  else HP_TRY(decide_strategy(c));
   HP_TRY(train_mesh_decide(c));
   HP_TRY(train_megatron_check(c));
   return train_pipeline_check(c);
@@ -661,7 +658,7 @@ typedef struct {
       KEY_tensor_model_parallel_size, KEY_pipeline_model_parallel_size, KEY_context_parallel_size, \
       KEY_hyper_parallel_cp_size, KEY_expert_model_parallel_size, KEY_expert_tensor_parallel_size, \
       KEY_sequence_parallel, KEY_use_distributed_optimizer,                                        \
-      KEY_virtual_pipeline_model_parallel_size, KEY_pp_schedule
+      KEY_virtual_pipeline_model_parallel_size, KEY_pp_schedule, KEY_PARALLEL_groups
 
 /* In an order in which what a rule decides is there for those after it. */
 static const rule rules[] = {
@@ -714,7 +711,6 @@ static const rule rules[] = {
     RULE(train_pipeline_check_update, KEY_PARALLEL_update, STRATEGY_KEYS),
     RULE(train_batch_size_decide, KEY_per_device_train_batch_size, KEY_gradient_accumulation_steps,
          KEY_global_batch_size, KEY_average_tokens_across_devices, STRATEGY_KEYS),
-    RULE(refuse_groups, KEY_PARALLEL_groups),
     RULE(refuse_plan, KEY_PARALLEL_plan),
     RULE(decide_bits, KEY_deterministic, KEY_PARALLEL_deterministic),
     RULE(decide_engine, KEY_engine, KEY_PARALLEL_engine, KEY_deterministic,

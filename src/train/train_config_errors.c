@@ -33,7 +33,7 @@ hp_status train_config_warn(train_config *c, const char *fmt, ...) {
 void train_config_tell(const train_config *c) {
   for (size_t i = 0; i < c->notes.len; i++) log_info("%s", c->notes.at[i]);
   for (size_t i = 0; i < c->warnings.len; i++) log_warn("%s", c->warnings.at[i]);
-  strategy_tell_tokens(&c->is.strategy, c->is.block);
+  placement_tell_tokens(&c->is.place, c->is.block);
 }
 
 const tree_node *train_config_at(const train_config *c, int key) {

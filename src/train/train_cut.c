@@ -159,40 +159,76 @@ static void tell(const costs *c, const int64_t *cut) {
   str_free(&text);
 }
 
-static hp_status choose(const costs *c, uint64_t limit, int64_t *cut) {
-  balance_task t = {.layers = c->layers,
-                    .stages = c->stages,
-                    .plain = c->plain,
-                    .recomputed = c->recomputed,
-                    .in_flight = c->in_flight};
+/* The costs of a group, whose ends are those of the model where it has them; NULL: there are none.
+ */
+static layer_cost *copy_costs(const placement *p, int i, int64_t layers, const layer_cost *of) {
+  const placement_group *g = &p->group[i];
+  size_t n = (size_t)(p->groups > 1 ? g->layers : layers) + 2;
+  layer_cost *copy = of ? mem_calloc(n, sizeof *copy) : NULL;
+  if (!copy) return NULL;
+  memcpy(copy, of + (p->groups > 1 ? g->first : 0), n * sizeof *copy);
+  if (i) copy[0] = (layer_cost){0};
+  if (i + 1 < p->groups) copy[n - 1] = (layer_cost){0};
+  return copy;
+}
+
+/* The stages from `stage` on, which have the layers of a group. */
+static hp_status cut_group(const costs *c, const placement *p, int i, int stage, int stages,
+                           uint64_t limit, int64_t *cut) {
+  layer_cost *plain = copy_costs(p, i, c->layers, c->plain);
+  layer_cost *recomputed = copy_costs(p, i, c->layers, c->recomputed);
+  balance_task t = {.layers = p->groups > 1 ? p->group[i].layers : c->layers,
+                    .stages = stages,
+                    .plain = plain,
+                    .recomputed = recomputed,
+                    .in_flight = c->in_flight + stage,
+                    .limit = limit};
+  hp_status st = plain && (recomputed || !c->recomputed) ? HP_OK : HP_ERR_OOM;
+  if (!st && stages == 1) cut[stage] = t.layers;
+  else if (!st) st = stage_balance(&t, cut + stage);
+  mem_free(plain);
+  mem_free(recomputed);
+  return st;
+}
+
+static hp_status choose(const costs *c, const placement *p, uint64_t limit, int64_t *cut) {
   double room = (double)limit - c->work_bytes;
-  if (limit) t.limit = room > c->chunks ? (uint64_t)(room / c->chunks) : 1;
-  HP_TRY(stage_balance(&t, cut));
+  if (limit) limit = room > c->chunks ? (uint64_t)(room / c->chunks) : 1;
+  for (int i = 0, stage = 0; i < p->groups; i++) {
+    int stages = p->groups > 1 ? (int)p->group[i].by.pp : c->stages;
+    HP_TRY(cut_group(c, p, i, stage, stages, limit, cut));
+    stage += stages;
+  }
   return hp_world_broadcast(cut, (size_t)c->stages * sizeof *cut); /* predictions may differ */
 }
 
-static hp_status cut_by_time(costs *c, const step_options *o, const step_work *w, lm *m,
-                             hp_device *d, int64_t *cut) {
+static hp_status cut_by_time(costs *c, const step_options *o, const step_work *w,
+                             const placement *p, lm *m, hp_device *d, int64_t *cut) {
   uint64_t limit = hp_device_memory_limit(d);
   hp_device_set_memory_limit(d, 0);
   hp_status st = find_costs(c, o, w, m, d, limit);
   hp_device_set_memory_limit(d, limit);
-  if (!st) st = choose(c, limit, cut);
-  if (!st) st = lm_place(m, d, cut, c->stages);
+  if (!st) st = choose(c, p, limit, cut);
+  placement by_time = *p;
+  by_time.cut = cut;
+  by_time.cuts = c->stages;
+  if (!st) st = lm_place(m, d, &by_time);
   if (!st) tell(c, cut);
   return st;
 }
 
-hp_status train_cut_by_time(const step_options *o, const step_work *w, lm *m, hp_device *d) {
+hp_status train_cut_by_time(const step_options *o, const step_work *w, const placement *p, lm *m,
+                            hp_device *d) {
   costs c = {.layers = m->c.layers, .stages = hp_device_stages(d)};
   size_t n = (size_t)c.layers + 2;
-  if (c.stages == 1 || !w->n || !w->at[0].micros) return HP_OK;
+  bool given = p->groups == c.stages; /* one stage, or each group has one: nothing to cut */
+  if (given || !w->n || !w->at[0].micros) return HP_OK;
   c.plain = mem_calloc(n, sizeof *c.plain);
   c.recomputed = mem_calloc(n, sizeof *c.recomputed);
   c.in_flight = mem_calloc((size_t)c.stages, sizeof *c.in_flight);
   int64_t *cut = mem_calloc((size_t)c.stages, sizeof *cut);
   hp_status st = c.plain && c.recomputed && c.in_flight && cut ? HP_OK : HP_ERR_OOM;
-  if (!st) st = cut_by_time(&c, o, w, m, d, cut);
+  if (!st) st = cut_by_time(&c, o, w, p, m, d, cut);
   mem_free(c.plain);
   mem_free(c.recomputed);
   mem_free(c.in_flight);

@@ -221,9 +221,8 @@ hp_status train_deepspeed_read(train_config *c) {
 
 /* --- against the training file ---------------------------------------------------------------- */
 
-hp_status train_deepspeed_apply_stage(train_config *c, const char *text) {
+hp_status train_deepspeed_apply_stage(const train_config *c, const char *text, strategy *s) {
   const train_deepspeed *d = &c->is.deepspeed;
-  strategy *s = &c->is.strategy;
   if (d->stage < 0) return HP_OK;
   if (text && strstr(text, "zero") && s->zero != d->stage)
     TREE_FAIL(d->stage_at, "stage %lld contradicts zero=%d of the strategy; keep one of them",

@@ -11,8 +11,8 @@
 
 /* Reads it into c->is.deepspeed; before the mesh and the tiers are decided. */
 hp_status train_deepspeed_read(train_config *c);
-/* The stage, into the strategy, which is decided. */
-hp_status train_deepspeed_apply_stage(train_config *c, const char *strategy);
+/* The stage, into the strategy that `text` says. */
+hp_status train_deepspeed_apply_stage(const train_config *c, const char *text, strategy *s);
 /* Numbers that both say. */
 hp_status train_deepspeed_check(train_config *c);
 

@@ -123,7 +123,8 @@ static hp_status check_degree(const train_config *c, const degree_key *k) {
   char is[24];
   int64_t n = degree_of(c, k);
   if (!c->at[k->key]) return HP_OK;
-  if (*(const int64_t *)(const void *)((const char *)&c->is.strategy + k->strategy_at) == n)
+  if (*(const int64_t *)(const void *)((const char *)&c->is.place.group[0].by + k->strategy_at) ==
+      n)
     return HP_OK;
   snprintf(is, sizeof is, "%lld", (long long)n);
   return contradicts(c, c->at[k->key], is);
@@ -133,21 +134,22 @@ static hp_status check_degree(const train_config *c, const degree_key *k) {
 static hp_status check_virtual(train_config *c) {
   const tree_node *at = c->at[KEY_virtual_pipeline_model_parallel_size];
   if (!at) return HP_OK;
-  int64_t chunks = c->virtual_pipeline_model_parallel_size, stages = c->is.strategy.pp * chunks;
-  if (chunks > 1 && c->is.strategy.pp == 1)
+  int64_t chunks = c->virtual_pipeline_model_parallel_size,
+          stages = c->is.place.group[0].by.pp * chunks;
+  if (chunks > 1 && c->is.place.group[0].by.pp == 1)
     TREE_FAIL(at, "%lld stages a device without a pipeline; write pipeline_model_parallel_size: 2",
               (long long)chunks);
   if (c->is.pipe_stages && c->is.pipe_stages != stages)
     TREE_FAIL(at, "%lld x pp=%lld are %lld stages, which contradicts %lld (%s)", (long long)chunks,
-              (long long)c->is.strategy.pp, (long long)stages, (long long)c->is.pipe_stages,
-              tree_where(c->parallel.pipeline).text);
+              (long long)c->is.place.group[0].by.pp, (long long)stages,
+              (long long)c->is.pipe_stages, tree_where(c->parallel.pipeline).text);
   c->is.pipe_stages = stages;
   if (chunks > 1 && !c->is.pipe_schedule) c->is.pipe_schedule = "interleaved";
   return HP_OK;
 }
 
 hp_status train_megatron_check(train_config *c) {
-  const strategy *s = &c->is.strategy;
+  const strategy *s = &c->is.place.group[0].by;
   const tree_node *sp = c->at[KEY_sequence_parallel];
   const tree_node *zero = c->at[KEY_use_distributed_optimizer];
   for (int i = 0; i < DEGREES; i++) HP_TRY(check_degree(c, &degrees[i]));
@@ -155,7 +157,7 @@ hp_status train_megatron_check(train_config *c) {
     return contradicts(c, sp, c->sequence_parallel == 1 ? "true" : "false");
   if (zero && (s->zero > 0) != (c->use_distributed_optimizer == 1))
     return contradicts(c, zero, c->use_distributed_optimizer == 1 ? "true" : "false");
-  if (c->at[KEY_pp_schedule] && s->pp == 1)
+  if (c->at[KEY_pp_schedule] && placement_meshes(&c->is.place) == 1)
     TREE_FAIL(c->at[KEY_pp_schedule],
               "a schedule without a pipeline; write pipeline_model_parallel_size: 2");
   return check_virtual(c);

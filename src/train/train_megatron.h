@@ -17,7 +17,7 @@ const tree_node *train_megatron_at(const train_config *c);
 hp_status train_megatron_strategy(train_config *c, int64_t devices, str *text, const char **out);
 /* pp_schedule, into c->is.pipe_schedule; after the pipeline: block. */
 hp_status train_megatron_schedule(train_config *c);
-/* Compares them with c->is.strategy, device_matrix and stages; virtual stages are the stages of
+/* Compares them with the strategy, device_matrix and stages; virtual stages are the stages of
  * the pipeline. */
 hp_status train_megatron_check(train_config *c);
 

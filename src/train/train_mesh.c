@@ -136,13 +136,17 @@ hp_status train_mesh_decide(train_config *c) {
 }
 
 bool train_mesh_is_many(const train_config *c) {
-  char text[STRATEGY_TEXT];
   if (*c->is.mesh) return devices_of(c->parallel.device_matrix) > 1;
-  return strategy_mesh(&c->is.strategy, text) != NULL;
+  return placement_devices(&c->is.place) > 1;
+}
+
+hp_status train_mesh_text(const train_config *c, str *text, const char **out) {
+  if (!*c->is.mesh) return placement_mesh(&c->is.place, text, out);
+  *out = c->is.mesh;
+  return HP_OK;
 }
 
 hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out) {
-  char text[STRATEGY_TEXT];
   hp_device_options o = {.threads = (int)c->threads,
                          .memory_limit = memory_limit_bytes(c->is.memory_limit),
                          .cluster = c->parallel.cluster,
@@ -150,13 +154,14 @@ hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out
                          .engine = c->is.engine,
                          .plan_only = plan_only,
                          .may_miss = true /* train_mesh_apply tells what matches nothing */};
-  str rows = {0};
-  o.mesh = *c->is.mesh ? c->is.mesh : strategy_mesh(&c->is.strategy, text);
+  str rows = {0}, mesh = {0};
   tier_options_fill(&c->is.tiers, &o);
-  hp_status st = train_pipeline_schedule(c, &rows, &o.pipeline);
-  if (c->is.strategy.pp > 1) o.stages = (int)c->is.pipe_stages;
+  hp_status st = train_mesh_text(c, &mesh, &o.mesh);
+  if (!st) st = train_pipeline_schedule(c, &rows, &o.pipeline);
+  if (placement_meshes(&c->is.place) > 1) o.stages = (int)c->is.pipe_stages;
   if (!st) st = hp_device_open(&o, out);
   str_free(&rows);
+  str_free(&mesh);
   return st ? st : tier_options_apply(&c->is.tiers, *out);
 }
 
@@ -181,7 +186,7 @@ static int64_t axis_size(const train_config *c, const tree_node *name) {
 
 int64_t train_mesh_replicas(const train_config *c) {
   const tree_node *layouts = c->parallel.tensor_map;
-  if (!*c->is.mesh) return c->is.strategy.dp;
+  if (!*c->is.mesh) return placement_replicas(&c->is.place);
   const tree_node *ids = layouts ? entry_of(layouts, "ids") : NULL;
   if (!ids || !ids->len) return 1;
   const tree_node *rows = ids->child[0];
@@ -289,11 +294,21 @@ static hp_status declare_entries(const tree_node *layouts, bool patterns, hp_dev
   return HP_OK;
 }
 
+/* What says more of the layers of stages than their number. */
+static const tree_node *layers_said_at(const train_config *c) {
+  const tree_node *pipe = c->parallel.pipeline;
+  if (c->is.pipe_cut) return tree_get(pipe, "cut");
+  if (!c->parallel.groups) return NULL;
+  const tree_node *named = pipe ? tree_get(pipe, "schedule") : c->at[KEY_pp_schedule];
+  return named ? named : c->parallel.groups;
+}
+
 hp_status train_mesh_apply(const train_config *c, lm *m, hp_device *d) {
   const tree_node *layouts = c->parallel.tensor_map;
   if (!*c->is.mesh) {
-    hp_status st = strategy_apply(&c->is.strategy, m, d);
-    return st == HP_ERR_LAYOUT && c->is.pipe_cut ? at(tree_get(c->parallel.pipeline, "cut")) : st;
+    hp_status st = placement_apply(&c->is.place, m, d);
+    const tree_node *place = layers_said_at(c);
+    return st == HP_ERR_LAYOUT && place ? at(place) : st;
   }
   if (!layouts) return HP_OK;
   for (uint32_t i = 0; i < layouts->len; i++)

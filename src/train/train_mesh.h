@@ -11,10 +11,12 @@ hp_status train_mesh_decide(train_config *c);
 bool train_mesh_is_many(const train_config *c);
 /* Data-parallel replicas: shards of the samples of a batch on the mesh. */
 int64_t train_mesh_replicas(const train_config *c);
-/* Opens the device of the configuration: its mesh, else that of its strategy; plan_only as in
- * hp_device_options. */
+/* "(2,2)(dp,tp)", for hp_device_options, which may be in *text; NULL: one device. */
+hp_status train_mesh_text(const train_config *c, str *text, const char **out);
+/* Opens the device of the configuration: its mesh, else those of its strategy or groups, whose
+ * layers are found; plan_only as in hp_device_options. */
 hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out);
-/* Declares the layouts on d: those of tensor_map, else those of the strategy for the model. */
+/* Declares the layouts on d: those of tensor_map, else those of the placement for the model. */
 hp_status train_mesh_apply(const train_config *c, lm *m, hp_device *d);
 
 #endif

@@ -77,22 +77,23 @@ hp_status train_pipeline_check(train_config *c) {
   const tree_node *pipe = c->parallel.pipeline;
   const tree_node *stages = pipe ? tree_get(pipe, "stages") : NULL;
   const tree_node *named = pipe ? tree_get(pipe, "schedule") : NULL;
-  if (named && c->is.strategy.pp == 1 && c->is.pipe_stages != 1)
+  int meshes = placement_meshes(&c->is.place);
+  if (named && meshes == 1 && c->is.pipe_stages != 1)
     TREE_FAIL(named, "a schedule without a pipeline; write strategy: pp=2, or stages: 2");
-  if (c->is.pipe_stages > 1 && c->is.pipe_stages % c->is.strategy.pp)
+  if (c->is.pipe_stages > 1 && c->is.pipe_stages % meshes)
     TREE_FAIL(stages ? stages : tree_get(pipe, "cut"),
-              "%lld stages on pp=%lld; expected a multiple of it", (long long)c->is.pipe_stages,
-              (long long)c->is.strategy.pp);
-  if (c->is.pipe_cut && c->is.strategy.pp == 1)
+              "%lld stages on pp=%d; expected a multiple of it", (long long)c->is.pipe_stages,
+              meshes);
+  if (c->is.pipe_cut && meshes == 1)
     TREE_FAIL(tree_get(pipe, "cut"), "a cut without a pipeline; write strategy: pp=%lld",
               (long long)c->is.pipe_stages);
-  c->is.strategy.cut = c->is.pipe_cut;
-  c->is.strategy.cuts = c->is.pipe_cut ? (int)c->is.pipe_stages : 0;
+  c->is.place.cut = c->is.pipe_cut;
+  c->is.place.cuts = c->is.pipe_cut ? (int)c->is.pipe_stages : 0;
   return HP_OK;
 }
 
 hp_status train_pipeline_check_update(train_config *c) {
-  if (c->is.strategy.pp == 1 || c->parallel.update != UPDATE_NEXT_STEP) return HP_OK;
+  if (placement_meshes(&c->is.place) == 1 || c->parallel.update != UPDATE_NEXT_STEP) return HP_OK;
   TREE_FAIL(c->at[KEY_PARALLEL_update],
             "next_step is not built for pipelines, whose steps end with their update; write "
             "update: end");

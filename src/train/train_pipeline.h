@@ -11,7 +11,7 @@ hp_status train_pipeline_read(train_config *c);
  * else `base` itself. */
 hp_status train_pipeline_strategy(const train_config *c, const char *base, str *text,
                                   const char **out);
-/* A schedule and a cut need a pipeline; the cut, into the strategy, which is decided. */
+/* A schedule and a cut need a pipeline; the cut, into c->is.place, which is decided. */
 hp_status train_pipeline_check(train_config *c);
 /* Its steps end with their update. */
 hp_status train_pipeline_check_update(train_config *c);

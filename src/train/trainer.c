@@ -73,12 +73,12 @@ static hp_status plan_work(train_config *c, const step_work *all, bool trains, r
 /* Layers of a pipeline, unless they are cut by hand. */
 static hp_status cut_layers(const train_config *c, train_data *d, run_model *m, int64_t steps) {
   run_work w;
-  if (c->is.strategy.pp == 1 || c->is.pipe_cut || !steps) return HP_OK;
+  if (c->is.place.cut || !steps) return HP_OK;
   step_options o = trainer_step_options(c);
   const char *before = milestone_set_activity("cutting the layers of the pipeline");
   hp_status st = run_work_find(d, true, false, &w);
   step_work all = {w.programs.at, (int64_t)w.programs.len};
-  if (!st) st = train_cut_by_time(&o, &all, m->m, m->d);
+  if (!st) st = train_cut_by_time(&o, &all, &c->is.place, m->m, m->d);
   run_work_free(&w);
   milestone_set_activity(before);
   return st;
@@ -128,7 +128,7 @@ static hp_status open_model(train_config *c, train_data *d, int64_t steps, run_m
 /* Sums of gradients that outlive a step take host memory, which a limit of it may not have. */
 static step_update_when update_of(const train_config *c) {
   step_update_when when = (step_update_when)c->parallel.update;
-  if (when == UPDATE_AUTO && c->is.strategy.pp > 1) return UPDATE_AT_END;
+  if (when == UPDATE_AUTO && placement_meshes(&c->is.place) > 1) return UPDATE_AT_END;
   return when == UPDATE_AUTO && c->is.tiers.host_limit ? UPDATE_AT_END : when;
 }
 

@@ -12,7 +12,8 @@ hp_status trainer_run(const train_config *c);
 step_options trainer_step_options(const train_config *c);
 /* The model of a configuration, as it is trained, without weights, on its devices; with `plan`
  * devices and model have no memory, for compiling only.  The caller frees both; after an error
- * one may exist, so the caller sets them to NULL before. */
-hp_status trainer_open_model(const train_config *c, bool plan, hp_device **d, lm **m);
+ * one may exist, so the caller sets them to NULL before.  The groups of c->is.place get their
+ * layers. */
+hp_status trainer_open_model(train_config *c, bool plan, hp_device **d, lm **m);
 
 #endif

@@ -18,15 +18,22 @@ static hp_status decide_experts(const train_config *c, lm *m) {
   return HP_OK;
 }
 
-hp_status trainer_open_model(const train_config *c, bool plan, hp_device **d, lm **m) {
+/* The model, without a device. */
+static hp_status create_model(const train_config *c, lm **m) {
   bool lora = c->finetuning_type == TUNING_LORA; /* frozen weights: as products read them */
   lm_options o = {.compute = c->is.compute, .weights = lora ? c->is.compute : HP_F32};
-  HP_TRY(train_mesh_open(c, plan, d));
-  HP_TRY(lm_create(c->model_name_or_path, plan ? NULL : *d, &o, m));
+  HP_TRY(lm_create(c->model_name_or_path, NULL, &o, m));
   HP_TRY(train_tuning_apply(c, *m));
   (*m)->label_smoothing = c->label_smoothing_factor;
   if (losses[c->stage].preference == PREFER_REWARD) HP_TRY(lm_set_value_head(*m));
-  HP_TRY(decide_experts(c, *m));
-  (*m)->groups = strategy_batch_shards(&c->is.strategy);
+  return decide_experts(c, *m);
+}
+
+hp_status trainer_open_model(train_config *c, bool plan, hp_device **d, lm **m) {
+  HP_TRY(create_model(c, m));
+  HP_TRY(placement_find_layers(&c->is.place, *m));
+  HP_TRY(train_mesh_open(c, plan, d));
+  if (!plan) (*m)->d = *d;
+  (*m)->groups = placement_batch_shards(&c->is.place);
   return train_mesh_apply(c, *m, *d);
 }

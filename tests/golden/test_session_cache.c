@@ -2,7 +2,7 @@
  * the bits of a sequence by itself. */
 #include "base/mem.h"
 #include "golden/golden_case.h"
-#include "model/strategy.h"
+#include "model/placement.h"
 #include "serve/session.h"
 #include "test.h"
 
@@ -20,19 +20,20 @@ typedef struct {
 
 static void open_world(const char *name, const char *by, hp_dtype type, session_options o,
                        world *x) {
-  char path[512], mesh[STRATEGY_TEXT];
-  strategy how;
+  char path[512];
+  const char *on = NULL;
+  str mesh = {0};
+  placement how;
   snprintf(path, sizeof path, "tests/golden/cases/%s", name);
-  CHECK_OK(strategy_parse(by, 0, &how));
-  hp_device_options dev = {.threads = 2,
-                           .interpret = true,
-                           .mesh = strategy_mesh(&how, mesh),
-                           .may_miss = true};
+  CHECK_OK(placement_parse(by, 0, &how));
+  CHECK_OK(placement_mesh(&how, &mesh, &on));
+  hp_device_options dev = {.threads = 2, .interpret = true, .mesh = on, .may_miss = true};
   lm_options lo = {.compute = type, .weights = type, .packed = !by};
   CHECK_OK(hp_device_open(&dev, &x->d));
+  str_free(&mesh);
   CHECK_OK(lm_create(path, x->d, &lo, &x->m));
-  x->m->groups = strategy_batch_shards(&how);
-  CHECK_OK(strategy_apply(&how, x->m, x->d));
+  x->m->groups = placement_batch_shards(&how);
+  CHECK_OK(placement_apply(&how, x->m, x->d));
   CHECK_OK(lm_load(x->m, path));
   CHECK_OK(session_create(x->m, &o, &x->s));
   x->V = (size_t)x->m->c.vocab;

@@ -3,7 +3,7 @@
  * its blocks. */
 #include "base/mem.h"
 #include "golden/golden_case.h"
-#include "model/strategy.h"
+#include "model/placement.h"
 #include "serve/session.h"
 #include "test.h"
 
@@ -44,14 +44,17 @@ static const char *disk(void) {
 }
 
 static void open_world(const world_options *w, world *x) {
-  char path[512], mesh[STRATEGY_TEXT];
+  char path[512];
+  const char *on = NULL;
+  str mesh = {0};
   const char *folder = disk();
-  strategy how;
+  placement how;
   snprintf(path, sizeof path, "tests/golden/cases/%s", w->model);
-  CHECK_OK(strategy_parse(w->by, 0, &how));
+  CHECK_OK(placement_parse(w->by, 0, &how));
+  CHECK_OK(placement_mesh(&how, &mesh, &on));
   hp_device_options dev = {.threads = 2,
                            .interpret = true,
-                           .mesh = strategy_mesh(&how, mesh),
+                           .mesh = on,
                            .may_miss = true,
                            .flash = &folder,
                            .n_flash = 1,
@@ -60,9 +63,10 @@ static void open_world(const world_options *w, world *x) {
   if (w->limit) memset(dev.offload, HP_OFFLOAD_AUTO, sizeof dev.offload);
   lm_options lo = {.compute = w->type, .weights = w->type, .packed = !w->by};
   CHECK_OK(hp_device_open(&dev, &x->d));
+  str_free(&mesh);
   CHECK_OK(lm_create(path, x->d, &lo, &x->m));
-  x->m->groups = strategy_batch_shards(&how);
-  CHECK_OK(strategy_apply(&how, x->m, x->d));
+  x->m->groups = placement_batch_shards(&how);
+  CHECK_OK(placement_apply(&how, x->m, x->d));
   CHECK_OK(lm_load(x->m, path));
   x->s = NULL;
   CHECK_OK(session_create(x->m, &w->o, &x->s));

@@ -3,7 +3,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "golden/golden_case.h"
-#include "model/strategy.h"
+#include "model/placement.h"
 #include "test.h"
 #include "train/step.h"
 
@@ -69,13 +69,16 @@ typedef struct {
 } model;
 
 static void open_model(const char *path, const char *text, model *x) {
-  strategy s;
-  char mesh[STRATEGY_TEXT];
-  CHECK_OK(strategy_parse(text, 0, &s));
-  hp_device_options o = {.threads = 1, .interpret = true, .mesh = strategy_mesh(&s, mesh)};
+  placement s;
+  const char *on;
+  str mesh = {0};
+  CHECK_OK(placement_parse(text, 0, &s));
+  CHECK_OK(placement_mesh(&s, &mesh, &on));
+  hp_device_options o = {.threads = 1, .interpret = true, .mesh = on};
   CHECK_OK(hp_device_open(&o, &x->d));
+  str_free(&mesh);
   CHECK_OK(lm_create(path, x->d, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &x->m));
-  CHECK_OK(strategy_apply(&s, x->m, x->d));
+  CHECK_OK(placement_apply(&s, x->m, x->d));
   CHECK_OK(lm_load(x->m, path));
 }
 
@@ -313,12 +316,14 @@ TEST(torture_rows_of_experts_train_as_all_rows_do_by_all_strategies) {
 /* --- the words and what they mean ------------------------------------------------------------- */
 
 static void mesh_is(const char *text, const char *want) {
-  strategy s;
-  char mesh[STRATEGY_TEXT];
-  CHECK_OK(strategy_parse(text, 0, &s));
-  const char *got = strategy_mesh(&s, mesh);
-  if (!want) CHECK(!got);
-  else CHECK_STR(got, want);
+  placement s;
+  const char *on;
+  str mesh = {0};
+  CHECK_OK(placement_parse(text, 0, &s));
+  CHECK_OK(placement_mesh(&s, &mesh, &on));
+  if (!want) CHECK(!on);
+  else CHECK_STR(on, want);
+  str_free(&mesh);
 }
 
 TEST(a_strategy_names_the_axes_of_its_mesh) {
@@ -367,7 +372,7 @@ TEST(a_strategy_that_cannot_be_is_refused) {
       {"ep=1048576,etp=1048576", 0, "more than"},
       {NULL, -1, "-1 devices"},
   };
-  strategy s;
+  placement s;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    CHECK_FAILS(strategy_parse(bad[i].text, bad[i].devices, &s), bad[i].why);
+    CHECK_FAILS(placement_parse(bad[i].text, bad[i].devices, &s), bad[i].why);
 }

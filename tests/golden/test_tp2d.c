@@ -2,7 +2,7 @@
  * the formulas: with x = tp, y = tp_y, h the width, e that of the mlp, an mlp's first product
  * gathers rows over x and scatters sums over y, its second gathers over y and scatters over x. */
 #include "ir/op.h"
-#include "model/strategy.h"
+#include "model/placement.h"
 #include "shard/shard.h"
 #include "rt/device_mesh.h"
 #include "test.h"
@@ -53,15 +53,18 @@ static void write_config(const family *f, const char *dir) {
 
 /* The graph of loss and gradients, as the strategy lays it out. */
 static void begin(const family *f, const char *text, tp_case *j) {
-  strategy s;
-  char axes[STRATEGY_TEXT];
+  placement s;
+  const char *on;
+  str axes = {0};
   hp_tensor wrt[64], grad[64];
   write_config(f, test_dir());
-  CHECK_OK(strategy_parse(text, 0, &s));
-  hp_device_options o = {.threads = 1, .interpret = true, .mesh = strategy_mesh(&s, axes)};
+  CHECK_OK(placement_parse(text, 0, &s));
+  CHECK_OK(placement_mesh(&s, &axes, &on));
+  hp_device_options o = {.threads = 1, .interpret = true, .mesh = on};
   CHECK_OK(hp_device_open(&o, &j->d));
+  str_free(&axes);
   CHECK_OK(lm_create(test_dir(), j->d, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &j->m));
-  CHECK_OK(strategy_apply(&s, j->m, j->d));
+  CHECK_OK(placement_apply(&s, j->m, j->d));
   CHECK_OK(lm_graph_begin(j->m, B, T, NULL, T, &j->b));
   hp_graph *g = j->b.g;
   hp_tensor labels = hp_input(g, "labels", HP_I32, (hp_shape){2, {B, T}});

@@ -66,7 +66,7 @@ static void check_same(const char *keys, const char *own) {
   tree of_a, of_b;
   CHECK_OK(parse(own, &of_b, &b));
   CHECK_OK(parse(keys, &of_a, &a));
-  bool strategies = !memcmp(&a.is.strategy, &b.is.strategy, sizeof a.is.strategy);
+  bool strategies = !memcmp(&a.is.place.group[0].by, &b.is.place.group[0].by, sizeof(strategy));
   bool schedules = !a.is.pipe_schedule == !b.is.pipe_schedule &&
                    (!a.is.pipe_schedule || !strcmp(a.is.pipe_schedule, b.is.pipe_schedule));
   if (!strategies || !schedules || a.is.pipe_stages != b.is.pipe_stages)
@@ -144,7 +144,7 @@ TEST(megatron_keys_are_printed_and_read_back) {
     train_config_print(&a, &text);
     CHECK_OK(yaml_parse(text.at, text.len, "printed.yaml", &t));
     CHECK_OK(train_config_parse(t.root, &b));
-    CHECK(!memcmp(&a.is.strategy, &b.is.strategy, sizeof a.is.strategy));
+    CHECK(!memcmp(&a.is.place.group[0].by, &b.is.place.group[0].by, sizeof(strategy)));
     CHECK_EQ(a.is.pipe_stages, b.is.pipe_stages);
     train_config_free(&a);
     train_config_free(&b);

@@ -3,7 +3,7 @@
 #include "base/io.h"
 #include "base/philox.h"
 #include "base/str.h"
-#include "model/strategy.h"
+#include "model/placement.h"
 #include "test.h"
 #include "train/step_pieces.h"
 
@@ -46,18 +46,22 @@ typedef struct {
 } job;
 
 static void open_job(int i, job *j) {
-  char path[512], mesh[STRATEGY_TEXT];
-  strategy s;
+  char path[512];
+  const char *on = NULL;
+  str mesh = {0};
+  placement s;
   *j = (job){.state = calloc(ALL, sizeof(float))};
   snprintf(path, sizeof path, "%s/config.json", test_dir());
   CHECK_OK(file_write(path, cases[i].config, strlen(cases[i].config)));
   hp_device_options o = {.threads = 1, .interpret = true};
-  if (cases[i].devices) CHECK_OK(strategy_parse(cases[i].devices, 0, &s));
-  if (cases[i].devices) o.mesh = strategy_mesh(&s, mesh);
+  if (cases[i].devices) CHECK_OK(placement_parse(cases[i].devices, 0, &s));
+  if (cases[i].devices) CHECK_OK(placement_mesh(&s, &mesh, &on));
+  o.mesh = on;
   CHECK_OK(hp_device_open(&o, &j->d));
+  str_free(&mesh);
   lm_options how = {.compute = cases[i].compute, .weights = HP_F32};
   CHECK_OK(lm_create(path, j->d, &how, &j->m));
-  if (cases[i].devices) CHECK_OK(strategy_apply(&s, j->m, j->d));
+  if (cases[i].devices) CHECK_OK(placement_apply(&s, j->m, j->d));
   CHECK_OK(lm_init(j->m, 5));
   j->pieces = (step_pieces){.m = j->m, .d = j->d};
   j->pieces.o =

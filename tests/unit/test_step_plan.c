@@ -1,7 +1,7 @@
 /* What the plan of a training step keeps. */
 #include "base/io.h"
 #include "base/thread.h"
-#include "model/strategy.h"
+#include "model/placement.h"
 #include "test.h"
 #include "train/step.h"
 #include "train/step_memory.h"
@@ -114,18 +114,21 @@ static hp_memory plan_on(const char *devices, int n, bool serial) {
   step_options how = adamw;
   how.compile.serial = serial;
   planned_program step = {{8, 16}, n};
-  strategy s;
-  char mesh[STRATEGY_TEXT];
+  placement s;
+  const char *on;
+  str mesh = {0};
   hp_device *d;
   lm *m;
   step_planner *p;
   step_memory out;
-  CHECK_OK(strategy_parse(devices, 0, &s));
-  hp_device_options o = {.threads = 1, .plan_only = true, .mesh = strategy_mesh(&s, mesh)};
+  CHECK_OK(placement_parse(devices, 0, &s));
+  CHECK_OK(placement_mesh(&s, &mesh, &on));
+  hp_device_options o = {.threads = 1, .plan_only = true, .mesh = on};
   write_config(llama, 8);
   CHECK_OK(hp_device_open(&o, &d));
+  str_free(&mesh);
   CHECK_OK(lm_create(test_config, d, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
-  CHECK_OK(strategy_apply(&s, m, d));
+  CHECK_OK(placement_apply(&s, m, d));
   CHECK_OK(step_planner_create(m, &how, &(step_work){&step, 1}, d, false, &p));
   CHECK_OK(step_memory_plan(p, &out, NULL, NULL));
   step_planner_free(p);

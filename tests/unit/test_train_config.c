@@ -232,7 +232,17 @@ static const struct {
     {"strategy: pp=2\nhyper_parallel: {pipeline: {cut: [4, 4, 4]}}\n", "3 stages on pp=2"},
     {"strategy: pp=1\nhyper_parallel: {pipeline: {cut: [4, 4]}}\n",
      "cut: a cut without a pipeline; write strategy: pp=2"},
-    {"hyper_parallel: {groups: {a: {devices: 0-1}}}\n", "leave them out"},
+    {"hyper_parallel: {groups: {a: {devices: 0-1}}}\n", "groups.a: the key \"module\" is missing"},
+    {"strategy: tp=2\nhyper_parallel: {groups: {a: {devices: 0, module: m}}}\n",
+     "run.yaml:5:11: strategy: contradicts groups (run.yaml:6:26: hyper_parallel.groups)"},
+    {"hyper_parallel: {groups: {a: {devices: 0-1, module: m, strategy: tp=3}}}\n",
+     "hyper_parallel.groups.a.strategy: strategy \"tp=3\""},
+    {"devices: 3\nhyper_parallel: {groups: {a: {devices: 0-1, module: m}}}\n",
+     "3 devices, and the groups have 2"},
+    {"hyper_parallel: {groups: {a: {devices: 0-1, module: m}}, pipeline: {stages: 2}}\n",
+     "2 stages, and the groups have 1"},
+    {"hyper_parallel: {groups: {a: {devices: 0, module: m}}, pipeline: {cut: [4, 4]}}\n",
+     "the groups say their layers"},
     {"hyper_parallel: {offload: {weights: hots}}\n",
      "run.yaml:5:37: hyper_parallel.offload.weights: weights: \"hots\" is not known; expected "
      "auto, "
@@ -727,7 +737,7 @@ TEST(the_keys_of_deepspeed_are_synonyms) {
                          "hyper_parallel: {flash_limit: 1GiB, offload: {activations: none}}\n",
                  &c));
   const tier_options *o = &c.is.tiers;
-  CHECK_EQ(c.is.strategy.zero, 3);
+  CHECK_EQ(c.is.place.group[0].by.zero, 3);
   CHECK_EQ(o->offload[HP_MEMORY_OPTIMIZER], HP_OFFLOAD_HOST);
   CHECK_EQ(o->offload[HP_MEMORY_PARAMS], HP_OFFLOAD_FLASH);
   CHECK_EQ(o->offload[HP_MEMORY_ACTIVATIONS], HP_OFFLOAD_NONE);
@@ -746,6 +756,6 @@ TEST(the_keys_of_deepspeed_are_synonyms) {
                  "strategy: zero=1\noffload: weights=none\n",
                  &c));
   CHECK_EQ(c.is.tiers.offload[HP_MEMORY_PARAMS], HP_OFFLOAD_NONE);
-  CHECK_EQ(c.is.strategy.zero, 1);
+  CHECK_EQ(c.is.place.group[0].by.zero, 1);
   done(&c);
 }
