@@ -50,12 +50,6 @@ static void cut(double head, const double *sum, int64_t layers, int stages, doub
     }
 }
 
-/* The layers of a group and their stages. */
-typedef struct {
-  int64_t first, layers;
-  int stage, stages;
-} group_stages;
-
 /* So that the largest stage of the group has as little work as possible.  head: work behind its
  * layers. */
 static hp_status share_group(double head, const double *sum, const group_stages *g,
@@ -142,11 +136,9 @@ static hp_status check_stages(const lm *m, int stages, const placement *p) {
 
 static hp_status place_groups(const lm *m, int stages, const placement *p, const work *w,
                               const double *sum, uint16_t *stage_of) {
-  group_stages g = {.layers = m->c.layers, .stages = stages};
-  for (int i = 0; i < p->groups; i++, g.stage += g.stages) {
+  for (int i = 0; i < p->groups; i++) {
+    group_stages g = placement_stages(p, i, m->c.layers, stages);
     double head = i + 1 == p->groups ? w->head : 0;
-    if (p->groups > 1)
-      g = (group_stages){p->group[i].first, p->group[i].layers, g.stage, (int)p->group[i].by.pp};
     HP_TRY(p->cut ? take_group(p, p->group[i].name, &g, stage_of)
                   : share_group(head, sum, &g, stage_of));
   }

@@ -7,6 +7,15 @@ hp_status placement_parse(const char *text, int64_t devices, placement *out) {
   return HP_OK;
 }
 
+group_stages placement_stages(const placement *p, int i, int64_t layers, int stages) {
+  const placement_group *g = &p->group[i];
+  group_stages s = {.layers = layers, .stages = stages};
+  if (p->groups == 1) return s;
+  s = (group_stages){g->first, g->layers, 0, (int)g->by.pp};
+  for (int k = 0; k < i; k++) s.stage += (int)p->group[k].by.pp;
+  return s;
+}
+
 int placement_meshes(const placement *p) {
   int n = 0;
   for (int i = 0; i < p->groups; i++) n += (int)p->group[i].by.pp;

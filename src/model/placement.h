@@ -37,6 +37,15 @@ hp_status placement_read(const tree_node *groups, arena *mem, placement *out);
  * their layers.  Each layer is in one group.  One strategy for all devices: nothing. */
 hp_status placement_find_layers(placement *p, const lm *m);
 
+/* Layers and stages of a group. */
+typedef struct {
+  int64_t first, layers;
+  int stage, stages;
+} group_stages;
+/* Those of the i-th group, of a model of so many layers on a device of so many stages, which one
+ * group has all. */
+group_stages placement_stages(const placement *p, int i, int64_t layers, int stages);
+
 int placement_meshes(const placement *p);
 int64_t placement_devices(const placement *p);
 /* Data-parallel replicas of the run, which share a batch: those of the group that has most. */

@@ -159,33 +159,33 @@ static void tell(const costs *c, const int64_t *cut) {
   str_free(&text);
 }
 
-/* The costs of a group, whose ends are those of the model where it has them; NULL: there are none.
+/* The costs of group i, whose ends are those of the model where it has them; NULL: there are none.
  */
-static layer_cost *copy_costs(const placement *p, int i, int64_t layers, const layer_cost *of) {
-  const placement_group *g = &p->group[i];
-  size_t n = (size_t)(p->groups > 1 ? g->layers : layers) + 2;
+static layer_cost *copy_costs(const placement *p, int i, const group_stages *g,
+                              const layer_cost *of) {
+  size_t n = (size_t)g->layers + 2;
   layer_cost *copy = of ? mem_calloc(n, sizeof *copy) : NULL;
   if (!copy) return NULL;
-  memcpy(copy, of + (p->groups > 1 ? g->first : 0), n * sizeof *copy);
+  memcpy(copy, of + g->first, n * sizeof *copy);
   if (i) copy[0] = (layer_cost){0};
   if (i + 1 < p->groups) copy[n - 1] = (layer_cost){0};
   return copy;
 }
 
-/* The stages from `stage` on, which have the layers of a group. */
-static hp_status cut_group(const costs *c, const placement *p, int i, int stage, int stages,
-                           uint64_t limit, int64_t *cut) {
-  layer_cost *plain = copy_costs(p, i, c->layers, c->plain);
-  layer_cost *recomputed = copy_costs(p, i, c->layers, c->recomputed);
-  balance_task t = {.layers = p->groups > 1 ? p->group[i].layers : c->layers,
-                    .stages = stages,
+static hp_status cut_group(const costs *c, const placement *p, int i, uint64_t limit,
+                           int64_t *cut) {
+  group_stages g = placement_stages(p, i, c->layers, c->stages);
+  layer_cost *plain = copy_costs(p, i, &g, c->plain);
+  layer_cost *recomputed = copy_costs(p, i, &g, c->recomputed);
+  balance_task t = {.layers = g.layers,
+                    .stages = g.stages,
                     .plain = plain,
                     .recomputed = recomputed,
-                    .in_flight = c->in_flight + stage,
+                    .in_flight = c->in_flight + g.stage,
                     .limit = limit};
   hp_status st = plain && (recomputed || !c->recomputed) ? HP_OK : HP_ERR_OOM;
-  if (!st && stages == 1) cut[stage] = t.layers;
-  else if (!st) st = stage_balance(&t, cut + stage);
+  if (!st && g.stages == 1) cut[g.stage] = g.layers;
+  else if (!st) st = stage_balance(&t, cut + g.stage);
   mem_free(plain);
   mem_free(recomputed);
   return st;
@@ -194,11 +194,7 @@ static hp_status cut_group(const costs *c, const placement *p, int i, int stage,
 static hp_status choose(const costs *c, const placement *p, uint64_t limit, int64_t *cut) {
   double room = (double)limit - c->work_bytes;
   if (limit) limit = room > c->chunks ? (uint64_t)(room / c->chunks) : 1;
-  for (int i = 0, stage = 0; i < p->groups; i++) {
-    int stages = p->groups > 1 ? (int)p->group[i].by.pp : c->stages;
-    HP_TRY(cut_group(c, p, i, stage, stages, limit, cut));
-    stage += stages;
-  }
+  for (int i = 0; i < p->groups; i++) HP_TRY(cut_group(c, p, i, limit, cut));
   return hp_world_broadcast(cut, (size_t)c->stages * sizeof *cut); /* predictions may differ */
 }
 

@@ -131,12 +131,15 @@ same_file parts/model.safetensors all/model.safetensors
 
 it "each device of a group may be a process"
 launched="a: {devices: 0, module: model.layers.0}, b: {devices: 1-2, module: model.layers.1-5, strategy: tp=2}"
-trained "$launched"
-mv g threads
-run launch -n 3 -- train job/job.yaml output_dir=processes "hyper_parallel.groups={$launched}"
-exit_is 0
-same_file processes/model.safetensors threads/model.safetensors
-same_history processes threads
+for groups in "a: {devices: [0, 2], module: model.layers.0, strategy: dp=2}, b: {devices: 1, module: model.layers.1-5}" "$launched"; do
+  trained "$groups"
+  rm -rf threads processes
+  mv g threads
+  run launch -n 3 -- train job/job.yaml output_dir=processes "hyper_parallel.groups={$groups}"
+  exit_is 0
+  same_file processes/model.safetensors threads/model.safetensors
+  same_history processes threads
+done
 run launch -n 2 -- train job/job.yaml output_dir=nowhere "hyper_parallel.groups={$launched}"
 exit_is 2
 err_has "3 device"
