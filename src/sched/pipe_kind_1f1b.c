@@ -68,9 +68,9 @@ hp_status pipe_zero_bubble(const pipe_request *q, pipe_rows *out) {
   double best = INFINITY;
   pipe_fill_policy policy;
   for (uint32_t ahead = 1; ahead <= 2; ahead++) {
-    pipe_rows turns;
-    HP_TRY(take_turns(q, ahead, &turns));
-    hp_status st = pipe_fill_best(q, &turns, false, &best, &policy, out);
+    pipe_rows turns = {0};
+    hp_status st = take_turns(q, ahead, &turns);
+    if (!st) st = pipe_fill_best(q, &turns, false, &best, &policy, out);
     if (!st) st = pipe_fill_best(q, &turns, true, &best, &policy, out);
     pipe_rows_free(&turns);
     HP_TRY(st);
