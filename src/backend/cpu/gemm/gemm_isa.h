@@ -53,9 +53,9 @@ typedef struct {
 typedef struct {
   int mr, nr;   /* rows and columns of a register tile */
   int per_lane; /* k's of a step: 1, or 2 of bf16 operands */
-  /* Blocks for this tile: steps of k (at most GEMM_STEPS_MAX), and the lanes of A, which give its
-   * rows. */
-  int64_t steps, a_lanes;
+  /* Blocks for this tile: steps of k (at most GEMM_STEPS_MAX); rows of A, all where they are no
+   * more than a_lanes, else mc. */
+  int64_t steps, a_lanes, mc;
   /* to[lane * pitch + step]: lanes as rows, widened to f32, or bf16 in pairs. */
   void (*pack_rows)(float *to, int64_t pitch, const gemm_source *x);
   void (*pack_panels)(float *to, const gemm_source *x);

@@ -161,7 +161,8 @@ static void plan_blocks(plan *p) {
   int64_t steps = p->kc / per_lane;
   p->carry = p->scratch && p->kc < q->k;
   p->finish = p->scratch || q->alpha != 1 || q->bias;
-  p->mc = choose_even_block(rows, p->kernels->a_lanes / steps, mr);
+  int64_t most = p->kernels->a_lanes / steps;
+  p->mc = choose_even_block(rows, rows <= most ? rows : p->kernels->mc, mr);
   p->mb = p->carry ? round_up(CARRY_ROWS, p->mc) : INT64_MAX;
   p->once = min_i64(p->mb, rows) <= p->mc;
   int64_t wide = p->direct || p->once ? cols : B_LANES / round_up(steps, 512);

@@ -31,6 +31,7 @@ const gemm_kernels gemm_kernels_dot = {
     .per_lane = 2,
     .steps = GEMM_STEPS_MAX,
     .a_lanes = 128 * 1024,
+    .mc = 112,
     .own = HP_BF16,
     .ends = HP_BF16,
     .pack_rows = gemm_pack_rows_dot,

@@ -14,9 +14,9 @@ GEMM_INLINE vf tile_step(vf a, vf b, vf sum) { return vf_fma(a, b, sum); }
  * processors with 512 KiB of L2 and 32 KiB of L1, half of the one for A, most of the other for B's
  * panel. */
 #if defined(__AVX512F__)
-enum { STEPS = 512, A_LANES = 128 * 1024 };
+enum { STEPS = GEMM_STEPS_MAX, A_LANES = 128 * 1024, MC = 112 };
 #else
-enum { STEPS = 384, A_LANES = 64 * 1024 };
+enum { STEPS = 384, A_LANES = 64 * 1024, MC = 168 };
 #endif
 
 const gemm_kernels ISA_NAME(gemm_kernels) = {
@@ -25,6 +25,7 @@ const gemm_kernels ISA_NAME(gemm_kernels) = {
     .per_lane = 1,
     .steps = STEPS,
     .a_lanes = A_LANES,
+    .mc = MC,
     .own = HP_F32,
     .ends = HP_F32,
     .pack_rows = ISA_NAME(gemm_pack_rows),
