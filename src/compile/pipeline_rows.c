@@ -338,7 +338,8 @@ static hp_status add_row(const planner *p, const pipe_row *row) {
                    .stage = row->stage,
                    .actions = row->actions,
                    .of_stage = true,
-                   .microbatch = row->microbatch};
+                   .microbatch = row->microbatch,
+                   .with_next = row->with_next};
   if (!lowered(p, made.piece, mesh_of(p, row->stage))) return HP_OK;
   if (!p->split && made.actions & PIPE_B) made.actions |= ACTION_WEIGHTS;
   return vec_push(&p->out->mesh[mesh_of(p, row->stage)].row, made) ? HP_OK : HP_ERR_OOM;

@@ -2,6 +2,7 @@
 
 #include "compile/fetch_bound.h"
 #include "compile/order.h"
+#include "compile/row_order.h"
 #include "compile/streams.h"
 #include "sim/cost.h"
 
@@ -267,7 +268,9 @@ static hp_status order_fastest(scheduling *w, bool overlaps, list_schedule *s) {
   HP_TRY(find_caps(w, overlaps, cap));
   if (overlaps) HP_TRY(bound_prefetch(w));
   HP_TRY(bound_blocks(w));
-  HP_TRY(order_schedule(&w->q, w->workspace, cap, w->has_transfers, s, NULL));
+  if (w->has_transfers && overlaps) HP_TRY(row_order_bind(&w->q));
+  bool keeps = w->has_transfers && !overlaps;
+  HP_TRY(order_schedule(&w->q, w->workspace, cap, keeps, s, NULL));
   bool micros = overlaps && w->micros && !w->has_transfers;
   return micros && s->fits ? order_micros(w, cap, s) : HP_OK;
 }

@@ -25,6 +25,7 @@ typedef struct {
   uint32_t *buffer; /* by transfer: of its piece */
   uint32_t kernels; /* of all pieces */
   bool micros;      /* there are several micro-batches */
+  uint32_t row;     /* prog_inst.row of the row at hand */
   VEC(bool) made;   /* by buffer of the linked program: an instruction has written it */
   map io;           /* names of inputs and outputs so far */
   map work_of;      /* piece and micro-batch -> its first buffer of work memory */
@@ -199,6 +200,7 @@ static hp_status add_insts(linker *l, const adopted *a, const link_row *row) {
     if (a->leaves_out[i]) continue;
     n.stage = row->stage;
     n.micro = l->micros ? row->microbatch + 1 : 0;
+    n.row = l->row;
     HP_TRY(add_inst(l, &n, arg, row));
   }
   return HP_OK;
@@ -367,9 +369,14 @@ hp_status program_link(const program *const *piece, size_t pieces, const link_ro
   if (!st) st = program_create(NULL, &l.p);
   if (!st) st = adopt_all(&l, piece, r, kernel0);
   if (!st) st = find_transfers(&l, r);
+  bool joined = false; /* the row before overlaps with this one */
   for (size_t i = 0; !st && i < r->rows; i++) {
     const link_row *row = &r->row[i];
     const adopted *a = &l.piece[row->piece];
+    if (!row->transfer) {
+      l.row += !joined;
+      joined = row->with_next;
+    }
     st = find_buffers(&l, a, row);
     if (!st) st = row->transfer ? add_transfer(&l, row) : add_insts(&l, a, row);
   }

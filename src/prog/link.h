@@ -17,6 +17,7 @@ typedef struct {
   bool of_stage; /* what the piece has of this stage; else all of it, which is of the stage then */
   uint32_t first, end; /* of the piece's instructions; end 0: to the last */
   uint32_t microbatch;
+  bool with_next;    /* its instructions may mix with those of the next row */
   uint32_t transfer; /* 1 + the number of a transfer, which the row is then; 0: instructions */
 } link_row;
 

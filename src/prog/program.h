@@ -36,6 +36,8 @@ typedef struct {
   uint8_t stream, n_in, n_out, phase, group;
   uint16_t block, stage;
   uint32_t micro;     /* 1 + its micro-batch; 0: the program has one */
+  uint32_t row;       /* of a linked program, from 1; rows that overlap have one number.  Not in the
+                         text form */
   uint32_t arg0;      /* n_in operands, then n_out results: buffer ids in program->args */
   uint32_t workspace; /* buffer id, or PROG_NONE */
   uint32_t kernel;    /* number of its kernel, below the number of instructions; copies of an

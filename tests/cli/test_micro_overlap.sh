@@ -48,3 +48,23 @@ share many 92
 it "with memory for all micro-batches all of them overlap"
 overlap roomy gradient_accumulation_steps=4 hyper_parallel.memory_limit=1GiB
 share roomy 95
+
+it "collectives of a stage overlap inside its rows, and params are gathered ahead of them"
+stages() { # FILE WORD..
+  file=$1
+  shift
+  run explain job/job.yaml comm --json hyper_parallel.cluster=four.yaml gradient_accumulation_steps=8 "$@"
+  exit_is 0
+  head -n 1 out >"$file.json"
+}
+stages serial strategy=pp=2,ep=2 hyper_parallel.overlap=false
+share serial 0
+[ "$(json serial.json overlapped_s)" = 0 ] || fail "overlap: false overlaps"
+stages halves strategy=pp=2,ep=2 hyper_parallel.interleave=2
+share halves 85
+stages gathered strategy=pp=2,dp=2,zero=3
+share gathered 70
+stages paired strategy=pp=2,ep=2 "hyper_parallel.pipeline={schedule: dualpipe-v}"
+stages alone strategy=pp=2,ep=2
+awk -v a="$(json paired.json overlapped_s)" -v t="$(json paired.json time_s)" -v b="$(json alone.json overlapped_s)" \
+  -v u="$(json alone.json time_s)" 'BEGIN { exit !(a / t > b / u + 0.1) }' || fail "pairs of dualpipe-v overlap no better than rows"
