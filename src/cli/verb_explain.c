@@ -258,9 +258,9 @@ static hp_status print_answer(subject *s, const question *q, const char *text) {
 static hp_status open_planner(subject *s, const char *dump, bool tell) {
   step_options o = trainer_step_options(s->c);
   step_work work = find_work(s);
-  if (!s->c->is.place.cut) HP_TRY(train_cut_by_time(&o, &work, &s->c->is.place, s->m, s->d));
   o.compile.dump_dir = dump;
   HP_TRY(step_planner_create(s->m, &o, &work, s->d, tell, &s->planner));
+  if (!s->c->is.place.cut) HP_TRY(train_cut_by_time(s->planner, &s->c->is.place));
   return step_memory_share(s->planner, &s->resolved.is.memory_limit);
 }
 

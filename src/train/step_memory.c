@@ -39,6 +39,14 @@ void step_planner_free(step_planner *p) {
   mem_free(p);
 }
 
+planned_subject step_planner_subject(const step_planner *p) {
+  return (planned_subject){p->m, p->d, options_of(p), p->work};
+}
+
+void step_planner_drop_pieces(step_planner *p) {
+  for (int i = 0; i < STEP_WAYS; i++) step_pieces_free(&p->ways.way[i]);
+}
+
 /* --- plans of one program --------------------------------------------------------------------- */
 
 /* A micro-batch after the first needs most: the sums of gradients are there. */
@@ -84,6 +92,26 @@ static hp_status plan_again(step_planner *p, const planned_program *w, const ste
   step_link_free(&l);
   mem_free(shape);
   return st;
+}
+
+/* The plan of the longest step without any limit. */
+static hp_status plan_unlimited(step_planner *p, const step_choice *c, step_plan *out,
+                                const char *what, char **text) {
+  const planned_program *w = &p->work.at[0];
+  uint64_t limit = hp_device_memory_limit(p->d);
+  micro_shape *shape = make_shapes(p, w);
+  HP_TRY_MEM(shape);
+  hp_device_set_memory_limit(p->d, 0);
+  hp_status st = step_plan_make(&p->ways, shape, w->micros, c, out, what, text);
+  hp_device_set_memory_limit(p->d, limit);
+  mem_free(shape);
+  return st;
+}
+
+hp_status step_memory_explain(step_planner *p, bool remat, const char *what, char **text) {
+  const step_choice c = {.way = remat ? STEP_WITH_REMAT : STEP_AS_ASKED};
+  step_plan plan;
+  return plan_unlimited(p, &c, &plan, what, text);
 }
 
 static hp_status plan_eval(const step_planner *p, const micro_shape *s, uint64_t reserve,
@@ -227,13 +255,8 @@ static hp_status tell(step_planner *p, const all_plans *all) {
   if (all->choice.way == STEP_AS_ASKED && !all->memory.stats.memory.tier[1].moved_bytes &&
       !all->memory.stats.memory.tier[2].moved_bytes)
     return HP_OK;
-  micro_shape *shape = make_shapes(p, w);
-  HP_TRY_MEM(shape);
-  hp_device_set_memory_limit(p->d, 0);
   step_choice asked = {.way = STEP_AS_ASKED};
-  hp_status st = step_plan_make(&p->ways, shape, w->micros, &asked, &whole, NULL, NULL);
-  hp_device_set_memory_limit(p->d, limit);
-  mem_free(shape);
+  hp_status st = plan_unlimited(p, &asked, &whole, NULL, NULL);
   return st ? st : tell_choice(all, &whole);
 }
 

@@ -31,11 +31,26 @@ hp_status step_planner_create(lm *m, const step_options *o, const step_work *w, 
                               bool tell, step_planner **out);
 void step_planner_free(step_planner *p);
 
+/* What it was created with. */
+typedef struct {
+  lm *m;
+  hp_device *d;
+  const step_options *o;
+  step_work work;
+} planned_subject;
+planned_subject step_planner_subject(const step_planner *p);
+/* The model's layers are on other stages than before: what was compiled is dropped. */
+void step_planner_drop_pieces(step_planner *p);
+
 /* Memory of the work under the memory limit of the device; tells what the limit makes of the
  * longest step.  HP_ERR_OOM names the smallest limit that is enough for all.  The plan of the
  * longest step is *text, `what` as for hp_plan_explain; hp_free(*text); what NULL: none.  If the
  * options have a dump_dir, the text of each stage of that plan is written there. */
 hp_status step_memory_plan(step_planner *p, step_memory *out, const char *what, char **text);
+
+/* The plan of the longest step without any limit as text, `what` as for hp_plan_explain; remat:
+ * with recomputation.  hp_free(*text). */
+hp_status step_memory_explain(step_planner *p, bool remat, const char *what, char **text);
 
 /* Memory with and without limits.  least: the smallest accepted limit.  The search for it stops
  * after about `seconds` of the processor: then least is 0, and enough is an accepted limit, or 0 if

@@ -5,7 +5,6 @@
 #include "base/str.h"
 #include "model/lm_stages.h"
 #include "train/stage_balance.h"
-#include "train/step_choice.h"
 
 #include <math.h>
 #include <string.h>
@@ -107,28 +106,12 @@ static hp_status read_plan(costs *c, const tree_node *root, layer_cost *of) {
   return HP_OK;
 }
 
-/* What a step of micro-batches of the longest shape costs, as JSON. */
-static hp_status plan_costs(const step_options *o, const planned_program *w, lm *m, hp_device *d,
-                            const char *what, char **text) {
-  step_ways ways;
-  step_plan plan;
-  micro_shape *shape = mem_calloc((size_t)w->micros, sizeof *shape);
-  HP_TRY_MEM(shape);
-  for (int64_t i = 0; i < w->micros; i++) shape[i] = w->shape;
-  step_ways_init(&ways, &(step_pieces){.m = m, .d = d, .o = *o, .plan = true});
-  step_choice asked = {.way = STEP_AS_ASKED};
-  hp_status st = step_plan_make(&ways, shape, w->micros, &asked, &plan, what, text);
-  step_ways_free(&ways);
-  mem_free(shape);
-  return st;
-}
-
-static hp_status plan_once(costs *c, const step_options *o, const step_work *w, lm *m, hp_device *d,
-                           layer_cost *of) {
-  const char *what = o->limited ? "pipeline.json" : "pipeline.costs.json";
+/* limited: with the bytes of devices. */
+static hp_status plan_once(costs *c, step_planner *p, bool limited, bool remat, layer_cost *of) {
+  const char *what = limited ? "pipeline.json" : "pipeline.costs.json";
   char *text = NULL;
   tree t = {0};
-  hp_status st = plan_costs(o, &w->at[0], m, d, what, &text);
+  hp_status st = step_memory_explain(p, remat, what, &text);
   if (!st) st = json_parse(text, strlen(text), what, &t);
   if (!st) st = read_plan(c, t.root, of);
   tree_free(&t);
@@ -138,18 +121,13 @@ static hp_status plan_once(costs *c, const step_options *o, const step_work *w, 
 
 /* --- the cut ---------------------------------------------------------------------------------- */
 
-static hp_status find_costs(costs *c, const step_options *o, const step_work *w, lm *m,
-                            hp_device *d, bool limited) {
-  step_options each = *o;
-  each.limited = limited;
-  HP_TRY(plan_once(c, &each, w, m, d, c->plain));
-  if (!limited || !o->remat_auto || o->compile.remat) {
-    mem_free(c->recomputed);
-    c->recomputed = NULL;
-    return HP_OK;
-  }
-  each.compile.remat = true;
-  return plan_once(c, &each, w, m, d, c->recomputed);
+static hp_status find_costs(costs *c, step_planner *p, const step_options *o, bool limited) {
+  HP_TRY(plan_once(c, p, limited, false, c->plain));
+  if (limited && o->remat_auto && !o->compile.remat)
+    return plan_once(c, p, limited, true, c->recomputed);
+  mem_free(c->recomputed);
+  c->recomputed = NULL;
+  return HP_OK;
 }
 
 static void tell(const costs *c, const int64_t *cut) {
@@ -198,33 +176,47 @@ static hp_status choose(const costs *c, const placement *p, uint64_t limit, int6
   return hp_world_broadcast(cut, (size_t)c->stages * sizeof *cut); /* predictions may differ */
 }
 
-static hp_status cut_by_time(costs *c, const step_options *o, const step_work *w,
-                             const placement *p, lm *m, hp_device *d, int64_t *cut) {
-  uint64_t limit = hp_device_memory_limit(d);
-  hp_device_set_memory_limit(d, 0);
-  hp_status st = find_costs(c, o, w, m, d, limit);
-  hp_device_set_memory_limit(d, limit);
-  if (!st) st = choose(c, p, limit, cut);
-  placement by_time = *p;
-  by_time.cut = cut;
-  by_time.cuts = c->stages;
-  if (!st) st = lm_place(m, d, &by_time);
-  if (!st) tell(c, cut);
-  return st;
+/* Is the model placed by this cut already? */
+static bool is_placed(const lm *m, const int64_t *cut) {
+  int64_t l = 0;
+  for (int s = 0; s < m->stages; s++)
+    for (int64_t k = 0; k < cut[s]; k++, l++)
+      if (m->stage_of[l] != s) return false;
+  return true;
 }
 
-hp_status train_cut_by_time(const step_options *o, const step_work *w, const placement *p, lm *m,
-                            hp_device *d) {
-  costs c = {.layers = m->c.layers, .stages = hp_device_stages(d)};
+static hp_status place(step_planner *planner, const placement *p, int64_t *cut, int stages) {
+  planned_subject of = step_planner_subject(planner);
+  placement by_time = *p;
+  by_time.cut = cut;
+  by_time.cuts = stages;
+  if (is_placed(of.m, cut)) return HP_OK;
+  step_planner_drop_pieces(planner);
+  return lm_place(of.m, of.d, &by_time);
+}
+
+static hp_status cut_by_time(costs *c, step_planner *planner, const placement *p, int64_t *cut) {
+  planned_subject of = step_planner_subject(planner);
+  uint64_t limit = hp_device_memory_limit(of.d);
+  HP_TRY(find_costs(c, planner, of.o, limit));
+  HP_TRY(choose(c, p, limit, cut));
+  HP_TRY(place(planner, p, cut, c->stages));
+  tell(c, cut);
+  return HP_OK;
+}
+
+hp_status train_cut_by_time(step_planner *planner, const placement *p) {
+  planned_subject of = step_planner_subject(planner);
+  costs c = {.layers = of.m->c.layers, .stages = hp_device_stages(of.d)};
   size_t n = (size_t)c.layers + 2;
   bool given = p->groups == c.stages; /* one stage, or each group has one: nothing to cut */
-  if (given || !w->n || !w->at[0].micros) return HP_OK;
+  if (given || !of.work.n || !of.work.at[0].micros) return HP_OK;
   c.plain = mem_calloc(n, sizeof *c.plain);
   c.recomputed = mem_calloc(n, sizeof *c.recomputed);
   c.in_flight = mem_calloc((size_t)c.stages, sizeof *c.in_flight);
   int64_t *cut = mem_calloc((size_t)c.stages, sizeof *cut);
   hp_status st = c.plain && c.recomputed && c.in_flight && cut ? HP_OK : HP_ERR_OOM;
-  if (!st) st = cut_by_time(&c, o, w, p, m, d, cut);
+  if (!st) st = cut_by_time(&c, planner, p, cut);
   mem_free(c.plain);
   mem_free(c.recomputed);
   mem_free(c.in_flight);

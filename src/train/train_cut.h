@@ -6,10 +6,10 @@
 #include "model/placement.h"
 #include "train/step_memory.h"
 
-/* m is placed on the stages of d already (lm_place of p), as work says; none of its params is
- * created.  The longest step of w is planned without a limit, and the layers of each group are
- * placed anew, the same on all processes.  Groups of one stage each: nothing. */
-hp_status train_cut_by_time(const step_options *o, const step_work *w, const placement *p, lm *m,
-                            hp_device *d);
+/* The planner's model is placed on the stages of its device already (lm_place of p); none of its
+ * params is created.  The longest step is planned without a limit, and the layers of each group are
+ * placed anew, the same on all processes; if they stay where they are, what was compiled is
+ * kept for later plans.  Groups of one stage each, or no steps: nothing. */
+hp_status train_cut_by_time(step_planner *planner, const placement *p);
 
 #endif

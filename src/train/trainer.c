@@ -73,12 +73,15 @@ static hp_status plan_work(train_config *c, const step_work *all, bool trains, r
 /* Layers of a pipeline, unless they are cut by hand. */
 static hp_status cut_layers(const train_config *c, train_data *d, run_model *m, int64_t steps) {
   run_work w;
+  step_planner *p = NULL;
   if (c->is.place.cut || !steps) return HP_OK;
   step_options o = trainer_step_options(c);
   const char *before = milestone_set_activity("cutting the layers of the pipeline");
   hp_status st = run_work_find(d, true, false, &w);
   step_work all = {w.programs.at, (int64_t)w.programs.len};
-  if (!st) st = train_cut_by_time(&o, &all, &c->is.place, m->m, m->d);
+  if (!st) st = step_planner_create(m->m, &o, &all, m->d, false, &p);
+  if (!st) st = train_cut_by_time(p, &c->is.place);
+  step_planner_free(p);
   run_work_free(&w);
   milestone_set_activity(before);
   return st;

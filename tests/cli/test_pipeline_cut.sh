@@ -100,3 +100,20 @@ run train job/job.yaml output_dir=free cutoff_len=256 max_steps=2 $even
 run train job/job.yaml output_dir=tight cutoff_len=256 max_steps=2 $even memory_limit=$limit
 exit_is 0
 same_file free/model.safetensors tight/model.safetensors
+
+# Of the cut that was found, as by hand.
+same_by_hand() { # KEY=VALUE...
+  explain_cut "$@"
+  is_best >cut
+  mv out by_time
+  run explain job/job.yaml pipeline --json "$@" "hyper_parallel.pipeline={cut: [$(cat cut)]}"
+  exit_is 0
+  same_file by_time out
+}
+
+it "the plan is that of the same cut by hand, where it moves layers and where it does not"
+dgx="hyper_parallel.cluster=dgx-h100 strategy=pp=2"
+LAYERS=6 family_job llama
+same_by_hand $dgx
+sed -i 's/"vocab_size": [0-9]*/"vocab_size": 8192/' job/model/config.json
+same_by_hand $dgx
