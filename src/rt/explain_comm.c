@@ -91,16 +91,44 @@ static int by_from(const void *a, const void *b) {
   return (x->from > y->from) - (x->from < y->from);
 }
 
-/* Seconds that can be assigned: at every moment the window that closes first is served. */
-static double fit(window *w, size_t n) {
+/* A heap of the windows that have opened, the one on top that closes first. */
+typedef struct {
+  const window *w;
+  size_t *at, n;
+} open_windows;
+
+static bool closes_sooner(const open_windows *h, size_t a, size_t b) {
+  return h->w[a].to != h->w[b].to ? h->w[a].to < h->w[b].to : a < b;
+}
+
+static void open_window(open_windows *h, size_t k) {
+  size_t i = h->n++;
+  for (; i && closes_sooner(h, k, h->at[(i - 1) / 2]); i = (i - 1) / 2)
+    h->at[i] = h->at[(i - 1) / 2];
+  h->at[i] = k;
+}
+
+static void close_window(open_windows *h) {
+  size_t last = h->at[--h->n], i = 0;
+  for (size_t k; (k = 2 * i + 1) < h->n; i = k) {
+    if (k + 1 < h->n && closes_sooner(h, h->at[k + 1], h->at[k])) k++;
+    if (!closes_sooner(h, h->at[k], last)) break;
+    h->at[i] = h->at[k];
+  }
+  h->at[i] = last;
+}
+
+/* Seconds that can be assigned: at every moment the window that closes first is served.  at[n]:
+ * scratch. */
+static double fit(window *w, size_t n, size_t *at) {
+  open_windows h = {.w = w, .at = at};
   double now = 0, sum = 0;
   size_t open = 0;
   qsort(w, n, sizeof *w, by_from);
   for (;;) {
-    window *first = NULL;
-    while (open < n && w[open].from <= now) open++;
-    for (size_t k = 0; k < open; k++)
-      if (w[k].left > 0 && w[k].to > now && (!first || w[k].to < first->to)) first = &w[k];
+    while (open < n && w[open].from <= now) open_window(&h, open++);
+    while (h.n && (w[h.at[0]].left <= 0 || w[h.at[0]].to <= now)) close_window(&h);
+    window *first = h.n ? &w[h.at[0]] : NULL;
     if (!first && open == n) return sum;
     double next = open < n ? w[open].from : INFINITY;
     double run = first ? lesser(lesser(first->left, first->to - now), next - now) : next - now;
@@ -150,7 +178,8 @@ hp_status comm_times(const program *p, const inst_times *t, comm_time *each, com
   size_t n = 0;
   comm_time *all = mem_calloc(p->insts.len, sizeof *all);
   window *w = mem_calloc(p->insts.len, sizeof *w);
-  hp_status st = all && w ? HP_OK : HP_ERR_OOM;
+  size_t *opened = mem_calloc(p->insts.len, sizeof *opened);
+  hp_status st = all && w && opened ? HP_OK : HP_ERR_OOM;
   *sum = (comm_time){0};
   if (!st) find_overlapped(p, t, all);
   if (!st) st = find_windows(p, t, all, w, &n);
@@ -158,10 +187,11 @@ hp_status comm_times(const program *p, const inst_times *t, comm_time *each, com
     sum->comm_s += all[i].comm_s;
     sum->overlapped_s += all[i].overlapped_s;
   }
-  if (!st) sum->can_overlap_s = fit(w, n);
+  if (!st) sum->can_overlap_s = fit(w, n, opened);
   if (!st && each) memcpy(each, all, p->insts.len * sizeof *each);
   mem_free(all);
   mem_free(w);
+  mem_free(opened);
   return st;
 }
 
