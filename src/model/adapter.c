@@ -24,14 +24,14 @@ const adapter_module *adapter_find(const adapter *a, const char *module) {
   return map_get(&a->module_of, module, strlen(module), &i) ? &a->modules.at[i] : NULL;
 }
 
-double adapter_scale(const adapter *a, int64_t rank) {
-  return a->o.alpha / (a->o.rslora ? sqrt((double)rank) : (double)rank);
+double adapter_scale(const adapter *a, const adapter_module *m) {
+  return m->alpha / (a->o.rslora ? sqrt((double)m->rank) : (double)m->rank);
 }
 
 bool adapter_drops(const adapter *a) { return a && a->o.dropout > 0; }
 
-hp_status adapter_add_module(adapter *a, const char *module, int64_t rank) {
-  adapter_module m = {.rank = rank};
+hp_status adapter_add_module(adapter *a, const char *module, int64_t rank, double alpha) {
+  adapter_module m = {.rank = rank, .alpha = alpha};
   uint32_t i;
   size_t n = strlen(module);
   if (map_get(&a->module_of, module, n, &i)) return HP_OK;
@@ -55,10 +55,9 @@ static bool ends_with(const char *name, size_t n, const char *end) {
   return n >= k && !memcmp(name + n - k, end, k);
 }
 
-/* Is it the name, or its last components? */
-static bool is_named(const char *module, const char *target) {
-  size_t n = strlen(module), k = strlen(target);
-  return ends_with(module, n, target) && (n == k || module[n - k - 1] == '.');
+bool adapter_is_named(const char *module, const char *end) {
+  size_t n = strlen(module), k = strlen(end);
+  return ends_with(module, n, end) && (n == k || module[n - k - 1] == '.');
 }
 
 static bool is_head(const adapter_subject *s, const model_linear *l) {
@@ -71,7 +70,7 @@ static void print_linears(const adapter_subject *s, str *out) {
   for (size_t i = 0; i < s->linears; i++) {
     const char *dot = strrchr(s->linear[i].name, '.'), *last = dot ? dot + 1 : s->linear[i].name;
     bool before = false;
-    for (size_t k = 0; k < i && !before; k++) before = is_named(s->linear[k].name, last);
+    for (size_t k = 0; k < i && !before; k++) before = adapter_is_named(s->linear[k].name, last);
     if (!before) str_printf(out, "%s%s", out->len ? ", " : "", last);
   }
 }
@@ -103,7 +102,7 @@ static hp_status add_linear(adapter *a, const adapter_subject *s, const model_li
             "another lora_target",
             (long long)a->o.rank, l->name, s->path, (long long)l->out, (long long)l->in,
             (long long)least);
-  return adapter_add_module(a, l->name, a->o.rank);
+  return adapter_add_module(a, l->name, a->o.rank, a->o.alpha);
 }
 
 /* Linear layers that a target names, in the order of the model. */
@@ -112,20 +111,20 @@ static hp_status find_modules(adapter *a, const adapter_subject *s) {
   bool all = t->n == 1 && !strcmp(t->at[0], "all");
   for (size_t k = 0; k < t->n && !all; k++) {
     bool any = false;
-    for (size_t i = 0; i < s->linears && !any; i++) any = is_named(s->linear[i].name, t->at[k]);
+    for (size_t i = 0; i < s->linears && !any; i++)
+      any = adapter_is_named(s->linear[i].name, t->at[k]);
     if (!any) return refuse_target(s, t->at[k]);
   }
   for (size_t i = 0; i < s->linears; i++) {
     const model_linear *l = &s->linear[i];
     bool named = all && !is_head(s, l);
-    for (size_t k = 0; k < t->n && !all && !named; k++) named = is_named(l->name, t->at[k]);
+    for (size_t k = 0; k < t->n && !all && !named; k++) named = adapter_is_named(l->name, t->at[k]);
     if (named) HP_TRY(add_linear(a, s, l));
   }
   return HP_OK;
 }
 
-/* Is the param of a module whose name ends so?  The module may be one that contains others. */
-static bool is_of_module(const char *param, const char *end) {
+bool adapter_is_of_module(const char *param, const char *end) {
   for (size_t n = strlen(param); n > 0; n--)
     if (param[n] == '.' && ends_with(param, n, end)) return true;
   return false;
@@ -156,7 +155,7 @@ static hp_status find_whole(adapter *a, const adapter_subject *s) {
       const model_param *p = &s->param[i];
       const char *end = strrchr(p->name, '.');
       char module[sizeof p->name];
-      if (p->kind >= PARAM_FIXED || !is_of_module(p->name, a->o.whole.at[k])) continue;
+      if (p->kind >= PARAM_FIXED || !adapter_is_of_module(p->name, a->o.whole.at[k])) continue;
       any = true;
       snprintf(module, sizeof module, "%.*s", (int)(end - p->name), p->name);
       if (adapter_find(a, module))

@@ -33,6 +33,7 @@ typedef struct {
 typedef struct {
   char name[152]; /* of the linear layer */
   int64_t rank;
+  double alpha;
 } adapter_module;
 
 /* What A and B of a module began with. */
@@ -53,7 +54,11 @@ typedef struct adapter {
 void adapter_free(adapter *a);
 const adapter_module *adapter_find(const adapter *a, const char *module);
 /* The factor on B A. */
-double adapter_scale(const adapter *a, int64_t rank);
+double adapter_scale(const adapter *a, const adapter_module *m);
+/* Is `end` the name of the module, or its last components? */
+bool adapter_is_named(const char *module, const char *end);
+/* Does the param belong to a module whose name ends so, or to one inside of it? */
+bool adapter_is_of_module(const char *param, const char *end);
 
 /* What of a model adapters may name. */
 typedef struct {
@@ -69,7 +74,7 @@ typedef struct {
  * matches nothing, with those that there are; a rank above the dims of a module. */
 hp_status adapter_create(const adapter_options *o, const adapter_subject *s, adapter **out);
 /* Adds a module, or the param of a module that is trained whole; for readers of files. */
-hp_status adapter_add_module(adapter *a, const char *module, int64_t rank);
+hp_status adapter_add_module(adapter *a, const char *module, int64_t rank, double alpha);
 hp_status adapter_add_whole(adapter *a, const char *param);
 
 bool adapter_drops(const adapter *a); /* does training draw dropout masks? */

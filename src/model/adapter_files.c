@@ -1,7 +1,10 @@
 #include "model/adapter_files.h"
 
+#include "base/io.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "ckpt/weights.h"
+#include "model/adapter_match.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,86 +22,6 @@ typedef struct adapter_factors {
 
 static const char *const ends[] = {"lora_A.weight", "lora_B.weight", "lora_magnitude_vector"};
 enum { A, B, SIZE, ENDS };
-
-/* --- adapter_config.json ---------------------------------------------------------------------- */
-
-/* Keys that change what is computed, and are built with this value only. */
-static hp_status refuse_others(const tree_node *root) {
-  static const char *const key[] =
-      {"lora_bias",         "use_qalora",   "alora_invocation_tokens", "layer_replication",
-       "target_parameters", "arrow_config", "trainable_token_indices", "alpha_pattern",
-       "megatron_config"};
-  for (size_t i = 0; i < sizeof key / sizeof *key; i++) {
-    const tree_node *n = tree_get(root, key[i]);
-    bool nothing = !n || n->kind == TREE_NULL || (n->kind == TREE_BOOL && !n->boolean) ||
-                   ((n->kind == TREE_MAP || n->kind == TREE_LIST) && !n->len);
-    if (!nothing) TREE_FAIL(n, "%s is not built", tree_what(n).text);
-  }
-  return HP_OK;
-}
-
-static hp_status need_word(const tree_node *root, const char *key, const char *absent,
-                           const char *built) {
-  const char *word;
-  HP_TRY(tree_opt_string(root, key, absent, &word));
-  if (!strcmp(word, built)) return HP_OK;
-  if (!tree_get(root, key)) TREE_FAIL(root, "%s is missing; expected %s", key, built);
-  TREE_FAIL(tree_get(root, key), "\"%s\" is not built; expected %s", word, built);
-}
-
-/* A list of names, or nothing; a text, which is a pattern, says nothing that the tensors do not. */
-static hp_status read_names(const tree_node *root, const char *key, arena *mem,
-                            adapter_names *out) {
-  const tree_node *n = tree_get(root, key);
-  *out = (adapter_names){0};
-  if (!n || n->kind == TREE_NULL || n->kind == TREE_STRING) return HP_OK;
-  HP_TRY(tree_expect(n, TREE_LIST));
-  const char **at = arena_alloc(mem, n->len ? n->len : 1, sizeof *at);
-  HP_TRY_MEM(at);
-  for (uint32_t i = 0; i < n->len; i++) HP_TRY(tree_as_string(n->child[i], &at[i]));
-  *out = (adapter_names){at, n->len};
-  return HP_OK;
-}
-
-/* Adapters that go with what was left of the weights when they were made. */
-static hp_status refuse_residual(const tree_node *root) {
-  static const char *const inits[] = {"pissa", "corda", "olora", "loftq", "lora_ga"};
-  const tree_node *n = tree_get(root, "init_lora_weights");
-  for (size_t i = 0; n && n->kind == TREE_STRING && i < sizeof inits / sizeof *inits; i++)
-    if (!strncmp(n->string, inits[i], strlen(inits[i])))
-      TREE_FAIL(
-          n,
-          "the adapter belongs to the rest of weights from which \"%s\" took a part, and not to "
-          "the model; expected a plain adapter: train with pissa_convert: true and use the "
-          "folder pissa_converted in its output_dir",
-          n->string);
-  return HP_OK;
-}
-
-static hp_status read_config(adapter *a) {
-  const tree_node *root = a->config.root;
-  adapter_options *o = &a->o;
-  HP_TRY(tree_expect(root, TREE_MAP));
-  HP_TRY(need_word(root, "peft_type", "", "LORA"));
-  HP_TRY(need_word(root, "bias", "none", "none"));
-  HP_TRY(refuse_others(root));
-  HP_TRY(refuse_residual(root));
-  HP_TRY(tree_opt_int(root, "r", 8, &o->rank));
-  HP_TRY(tree_opt_double(root, "lora_alpha", 8, &o->alpha));
-  HP_TRY(tree_opt_double(root, "lora_dropout", 0, &o->dropout));
-  HP_TRY(tree_opt_bool(root, "use_dora", false, &o->dora));
-  HP_TRY(tree_opt_bool(root, "use_rslora", false, &o->rslora));
-  if (o->rank < 1 || o->rank > INT32_MAX)
-    TREE_FAIL(tree_get(root, "r"), "%lld; expected a rank of 1 or more", (long long)o->rank);
-  if (!isfinite(o->alpha))
-    TREE_FAIL(tree_get(root, "lora_alpha"), "%g; expected a number", o->alpha);
-  if (!(o->dropout >= 0 && o->dropout < 1))
-    TREE_FAIL(tree_get(root, "lora_dropout"), "%g; expected 0 or more, and less than 1",
-              o->dropout);
-  if (tree_get(root, "rank_pattern")) HP_TRY(tree_expect(tree_get(root, "rank_pattern"), TREE_MAP));
-  HP_TRY(read_names(root, "target_modules", &a->mem, &o->target));
-  return read_names(root, "modules_to_save", &a->mem, &o->whole);
-}
 
 /* --- adapter_model.safetensors ---------------------------------------------------------------- */
 
@@ -159,7 +82,7 @@ static hp_status take_factor(adapter_file *f, const adapter_subject *s, const st
   if (rank < 1 || rank > INT32_MAX)
     HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" has rank %lld; expected 1 or more", f->path, t->name,
             (long long)rank);
-  HP_TRY(adapter_add_module(f->a, l->name, rank));
+  HP_TRY(adapter_add_module(f->a, l->name, rank, f->a->o.alpha));
   if (adapter_find(f->a, l->name)->rank != rank)
     HP_FAIL(HP_ERR_INPUT, "%s: tensor \"%s\" has rank %lld, the other one of the module %lld",
             f->path, t->name, (long long)rank, (long long)adapter_find(f->a, l->name)->rank);
@@ -189,27 +112,6 @@ static hp_status take_tensor(adapter_file *f, const adapter_subject *s, const st
   return adapter_add_whole(f->a, p->name);
 }
 
-/* Is it the rank of adapter_config.json, or one of its rank_pattern? */
-static bool is_known_rank(const adapter *a, int64_t rank) {
-  const tree_node *pattern = tree_get(a->config.root, "rank_pattern");
-  bool known = rank == a->o.rank;
-  for (uint32_t i = 0; !known && pattern && i < pattern->len; i++)
-    known = pattern->child[i]->kind == TREE_INT && pattern->child[i]->integer == rank;
-  return known;
-}
-
-static hp_status check_ranks(const adapter_file *f) {
-  for (size_t i = 0; i < f->a->modules.len; i++) {
-    const adapter_module *m = &f->a->modules.at[i];
-    if (!is_known_rank(f->a, m->rank))
-      HP_FAIL(HP_ERR_INPUT,
-              "%s: module \"%s\" has rank %lld, " ADAPTER_CONFIG
-              " beside it says r: %lld; expected two files of one adapter",
-              f->path, m->name, (long long)m->rank, (long long)f->a->o.rank);
-  }
-  return HP_OK;
-}
-
 /* Each module has all of its tensors. */
 static hp_status check_modules(const adapter_file *f) {
   const int n = f->a->o.dora ? ENDS : SIZE;
@@ -225,20 +127,110 @@ static hp_status check_modules(const adapter_file *f) {
   return HP_OK;
 }
 
-/* In the order of the model, whatever that of the file is. */
-static hp_status sort_modules(adapter *a, const adapter_subject *s) {
+/* --- both ------------------------------------------------------------------------------------- */
+
+/* Modules that one of the files has and the other does not. */
+typedef struct {
+  int n;
+  const char *first;
+} odd_modules;
+
+static void count_odd(odd_modules *of, const char *module) {
+  if (!of->n++) of->first = module;
+}
+
+static hp_status tell_odd(const adapter_file *f, const odd_modules *more, const odd_modules *less) {
+  if (!f->a->modules.len && more->n)
+    HP_FAIL(HP_ERR_INPUT,
+            "%s: has tensors of \"%s\", and " ADAPTER_CONFIG
+            " beside it means no module that has any (target_modules, exclude_modules, "
+            "layers_to_transform); expected two files of one adapter",
+            f->path, more->first);
+  if (more->n)
+    log_warn("%s: tensors of %d modules are not used, the first is \"%s\": " ADAPTER_CONFIG
+             " beside it does not mean them (target_modules, exclude_modules, layers_to_transform)",
+             f->path, more->n, more->first);
+  if (less->n)
+    log_warn("%s: has no tensors of %d modules that " ADAPTER_CONFIG
+             " beside it means, the first is \"%s\": they have no adapter",
+             f->path, less->n, less->first);
+  return HP_OK;
+}
+
+static hp_status take_module(const adapter_file *f, adapter_match *match, const adapter_module *m,
+                             adapter *to) {
+  double rank = (double)f->a->o.rank, alpha = f->a->o.alpha;
+  HP_TRY(adapter_match_values(match, m->name, &rank, &alpha));
+  if (rank != (double)m->rank)
+    HP_FAIL(HP_ERR_INPUT,
+            "%s: module \"%s\" has rank %lld, " ADAPTER_CONFIG
+            " beside it says %g (r, rank_pattern); expected two files of one adapter",
+            f->path, m->name, (long long)m->rank, rank);
+  return adapter_add_module(to, m->name, m->rank, alpha);
+}
+
+/* The modules of the model that have tensors and that the configuration means, in the order of the
+ * model.  peft, too, leaves out tensors of other modules, and goes on without some. */
+static hp_status choose_modules(adapter_file *f, const adapter_subject *s, adapter_match *match) {
   adapter found = {0};
+  odd_modules more = {0}, less = {0};
   hp_status st = HP_OK;
+  bool meant;
   for (size_t i = 0; !st && i < s->linears; i++) {
-    const adapter_module *m = adapter_find(a, s->linear[i].name);
-    if (m) st = adapter_add_module(&found, m->name, m->rank);
+    const char *name = s->linear[i].name;
+    const adapter_module *m = adapter_find(f->a, name);
+    st = adapter_match_target(match, name, &meant);
+    if (st) continue;
+    if (m && meant) st = take_module(f, match, m, &found);
+    else if (m) count_odd(&more, name);
+    else if (meant) count_odd(&less, name);
   }
-  vec_free(&a->modules);
-  map_free(&a->module_of);
-  a->modules.at = found.modules.at, a->modules.len = found.modules.len,
-  a->modules.cap = found.modules.cap;
-  a->module_of = found.module_of;
-  return st;
+  vec_free(&f->a->modules);
+  map_free(&f->a->module_of);
+  f->a->modules.at = found.modules.at, f->a->modules.len = found.modules.len,
+  f->a->modules.cap = found.modules.cap;
+  f->a->module_of = found.module_of;
+  return st ? st : tell_odd(f, &more, &less);
+}
+
+static hp_status check_whole(const adapter_file *f) {
+  const adapter_names *names = &f->a->o.whole;
+  for (size_t i = 0; i < names->n; i++) {
+    bool any = false;
+    for (size_t k = 0; k < f->a->whole.len && !any; k++)
+      any = adapter_is_of_module(f->a->whole.at[k], names->at[i]);
+    if (!any)
+      HP_FAIL(HP_ERR_INPUT,
+              "%s: has no tensor of \"%s\", which " ADAPTER_CONFIG
+              " beside it names in modules_to_save; expected two files of one adapter",
+              f->path, names->at[i]);
+  }
+  return HP_OK;
+}
+
+static hp_status compare_files(adapter_file *f, const adapter_subject *s) {
+  adapter_match *match;
+  HP_TRY(adapter_match_create(f->a->config.root, &match));
+  hp_status st = choose_modules(f, s, match);
+  adapter_match_free(match);
+  return st ? st : check_whole(f);
+}
+
+static hp_status refuse_pickle(const char *dir) {
+  HP_FAIL(HP_ERR_UNSUPPORTED,
+          "%s: has adapter_model.bin, a pickle, which is not read; expected " ADAPTER_WEIGHTS
+          ". Convert it there: python3 -c \"import torch, safetensors.torch as s; "
+          "s.save_file({k: v.contiguous() for k, v in torch.load('adapter_model.bin', "
+          "map_location='cpu', weights_only=True).items()}, '" ADAPTER_WEIGHTS "')\"",
+          dir);
+}
+
+/* The path of the tensors. */
+static hp_status find_weights(const char *dir, str *path) {
+  HP_TRY(path_join(path, dir, "adapter_model.bin"));
+  bool pickle = path_exists(path->at);
+  HP_TRY(path_join(path, dir, ADAPTER_WEIGHTS));
+  return pickle && !path_exists(path->at) ? refuse_pickle(dir) : HP_OK;
 }
 
 static hp_status open_files(const char *dir, const adapter_subject *s, adapter_file *f) {
@@ -253,15 +245,14 @@ static hp_status open_files(const char *dir, const adapter_subject *s, adapter_f
   HP_TRY_MEM(f->a);
   hp_status st = path_join(&path, dir, ADAPTER_CONFIG);
   if (!st) st = json_load(path.at, 1 << 24, &f->a->config);
-  if (!st) st = read_config(f->a);
-  if (!st) st = path_join(&path, dir, ADAPTER_WEIGHTS);
+  if (!st) st = adapter_read_config(f->a);
+  if (!st) st = find_weights(dir, &path);
   if (!st) snprintf(f->path, sizeof f->path, "%s", path.at);
   if (!st) st = weights_open(path.at, &f->w);
   for (size_t i = 0; !st && i < weights_count(f->w); i++)
     st = take_tensor(f, s, weights_get(f->w, i));
   if (!st) st = check_modules(f);
-  if (!st) st = check_ranks(f);
-  if (!st) st = sort_modules(f->a, s);
+  if (!st) st = compare_files(f, s);
   str_free(&path);
   return st;
 }
@@ -288,7 +279,7 @@ static hp_status read_factors(adapter_file *f, const adapter_subject *s) {
                            .in = l->in,
                            .out = l->out,
                            .turned = l->turned,
-                           .scale = (float)adapter_scale(a, m->rank)};
+                           .scale = (float)adapter_scale(a, m)};
     HP_TRY(read_factor(f, m->name, A, &x->A));
     HP_TRY(read_factor(f, m->name, B, &x->B));
     if (a->o.dora) HP_TRY(read_factor(f, m->name, SIZE, &x->size));
@@ -400,95 +391,4 @@ hp_status adapter_file_measure(adapter_file *f, const char *tensor, adapter_read
   for (int64_t i = 0; !st && i < m->out; i++) m->grow[i] = m->size[i] / (float)sqrt(sum[i]);
   mem_free(sum);
   return st;
-}
-
-/* --- writing ---------------------------------------------------------------------------------- */
-
-static void put_names(json_writer *w, const char *key, const adapter_names *names) {
-  json_put_key(w, key);
-  if (!names->n) {
-    json_put_null(w);
-    return;
-  }
-  json_open_list(w);
-  for (size_t i = 0; i < names->n; i++) json_put_string(w, names->at[i]);
-  json_close(w);
-}
-
-/* The last components of the modules' names, each once. */
-static hp_status put_targets(json_writer *w, const adapter *a) {
-  map seen = {0};
-  hp_status st = HP_OK;
-  json_put_key(w, "target_modules");
-  json_open_list(w);
-  for (size_t i = 0; !st && i < a->modules.len; i++) {
-    const char *dot = strrchr(a->modules.at[i].name, '.');
-    const char *last = dot ? dot + 1 : a->modules.at[i].name;
-    uint32_t yes;
-    if (map_get(&seen, last, strlen(last), &yes)) continue;
-    st = map_set(&seen, last, strlen(last), 1);
-    json_put_string(w, last);
-  }
-  json_close(w);
-  map_free(&seen);
-  return st;
-}
-
-/* As it was read, but for where the base model is. */
-static void print_again(const tree_node *root, const char *base, json_writer *w) {
-  json_open_map(w);
-  for (uint32_t i = 0; i < root->len; i++) {
-    const tree_node *n = root->child[i];
-    json_put_key(w, n->key);
-    if (!strcmp(n->key, "base_model_name_or_path")) json_put_string(w, base);
-    else if (!strcmp(n->key, "inference_mode")) json_put_bool(w, true);
-    else json_put_tree(w, n);
-  }
-  json_close(w);
-}
-
-static void put_start(json_writer *w, const adapter *a) {
-  char name[40] = "pissa";
-  if (a->o.pissa_iter >= 0)
-    snprintf(name, sizeof name, "pissa_niter_%lld", (long long)a->o.pissa_iter);
-  if (a->o.pissa) json_key_string(w, "init_lora_weights", name);
-  else json_key_bool(w, "init_lora_weights", true);
-}
-
-static hp_status print_anew(const adapter *a, const char *base, bool turned, json_writer *w) {
-  bool all = a->o.target.n == 1 && !strcmp(a->o.target.at[0], "all");
-  hp_status st = HP_OK;
-  json_open_map(w);
-  json_put_key(w, "alpha_pattern"), json_open_map(w), json_close(w);
-  json_put_key(w, "auto_mapping"), json_put_null(w);
-  json_key_string(w, "base_model_name_or_path", base);
-  json_key_string(w, "bias", "none");
-  json_key_bool(w, "fan_in_fan_out", turned);
-  json_key_bool(w, "inference_mode", true);
-  put_start(w, a);
-  json_put_key(w, "lora_alpha");
-  if (a->o.alpha == floor(a->o.alpha)) json_put_int(w, (int64_t)a->o.alpha);
-  else json_put_double(w, a->o.alpha);
-  json_key_double(w, "lora_dropout", a->o.dropout);
-  put_names(w, "modules_to_save", &a->o.whole);
-  json_key_string(w, "peft_type", "LORA");
-  json_key_int(w, "r", a->o.rank);
-  json_put_key(w, "rank_pattern"), json_open_map(w), json_close(w);
-  json_put_key(w, "revision"), json_put_null(w);
-  if (all) st = put_targets(w, a);
-  else put_names(w, "target_modules", &a->o.target);
-  json_key_string(w, "task_type", "CAUSAL_LM");
-  json_key_bool(w, "use_dora", a->o.dora);
-  json_key_bool(w, "use_rslora", a->o.rslora);
-  json_close(w);
-  return st;
-}
-
-hp_status adapter_print_config(const adapter *a, const char *base, bool turned, str *out) {
-  json_writer w = {.out = out, .indent = 2};
-  hp_status st = HP_OK;
-  if (a->config.root) print_again(a->config.root, base, &w);
-  else st = print_anew(a, base, turned, &w);
-  str_add_char(out, '\n');
-  return st ? st : str_status(out);
 }

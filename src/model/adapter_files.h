@@ -43,6 +43,8 @@ bool adapter_file_changes(const adapter_file *f, const char *tensor);
 hp_status adapter_file_merge(const adapter_file *f, const char *tensor, size_t first, size_t n,
                              float *x);
 
+/* Options of a from a->config; HP_ERR_INPUT names a key that does not fit, or is not built. */
+hp_status adapter_read_config(adapter *a);
 /* adapter_config.json, for the base model in the folder `base`: as it was read, or anew. */
 hp_status adapter_print_config(const adapter *a, const char *base, bool turned, str *out);
 

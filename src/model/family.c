@@ -175,7 +175,7 @@ static hp_tensor add_adapter(model_build *b, const built_linear *k) {
   char place[200];
   if (!m) return k->y;
   snprintf(place, sizeof place, "%s.lora_dropout", l->name);
-  double scale = adapter_scale(a, m->rank);
+  double scale = adapter_scale(a, m);
   hp_tensor x = a->o.dropout > 0 ? build_dropout(b, k->x, a->o.dropout, place) : k->x;
   const int64_t down[] = {m->rank, l->in}, up[] = {l->out, m->rank};
   hp_tensor A = build_param(b, PARAM_LORA_A, 1, 2, down, "%s.lora_A.weight", l->name);

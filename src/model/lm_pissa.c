@@ -20,6 +20,7 @@ typedef struct {
   const model_linear *l;
   const model_param *p; /* of its weight */
   int64_t rank;
+  double scale;
   float *w, *A, *B; /* [out,in] or turned, [rank,in], [out,rank] */
   void *stored;     /* w as the device has it */
 } split;
@@ -47,8 +48,9 @@ static hp_status find_vectors(splitting *x, const split *s, svd_vectors *v) {
 }
 
 /* A, B, and the weight without scale B A. */
-static void take_apart(const split *s, const svd_vectors *v, double scale) {
+static void take_apart(const split *s, const svd_vectors *v) {
   int64_t in = s->l->in, out = s->l->out, r = s->rank;
+  double scale = s->scale;
   for (int64_t k = 0; k < r; k++) {
     double root = sqrt(v->s[k] / scale);
     for (int64_t j = 0; j < in; j++) s->A[k * in + j] = (float)(root * v->v[j * r + k]);
@@ -85,7 +87,7 @@ static hp_status split_weight(splitting *x, split *s) {
   hp_status st = v.u && v.s && v.v && s->w && s->stored ? HP_OK : HP_ERR_OOM;
   if (!st) st = read_weight(x->m, s);
   if (!st) st = find_vectors(x, s, &v);
-  if (!st) take_apart(s, &v, adapter_scale(x->m->adapter, s->rank));
+  if (!st) take_apart(s, &v);
   if (!st) st = write_split(x->m, s);
   mem_free(v.u);
   mem_free(v.s);
@@ -110,6 +112,7 @@ static hp_status split_module(splitting *x, const model_linear *l, const adapter
   split s = {.l = l,
              .p = model_param_find(x->m->params.at, x->m->params.len, name),
              .rank = module->rank,
+             .scale = adapter_scale(x->m->adapter, module),
              .A = kept.A,
              .B = kept.B};
   HP_ASSERT(s.p);

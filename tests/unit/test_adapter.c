@@ -107,10 +107,11 @@ TEST(modules_drop_other_elements) {
 }
 
 TEST(the_scale_is_alpha_by_rank_or_by_its_root) {
-  adapter a = {.o = {.alpha = 12}};
-  CHECK_EQ(adapter_scale(&a, 4), 3.0);
+  adapter a = {0};
+  adapter_module m = {.rank = 4, .alpha = 12};
+  CHECK_EQ(adapter_scale(&a, &m), 3.0);
   a.o.rslora = true;
-  CHECK_EQ(adapter_scale(&a, 4), 6.0);
+  CHECK_EQ(adapter_scale(&a, &m), 6.0);
 }
 
 TEST(only_params_of_the_adapter_are_trained) {
@@ -169,6 +170,7 @@ static void write_tensors(const st_tensor *t, size_t n) {
   CHECK_OK(st_save(path, t, n, NULL, 0));
 }
 
+#define K_PROJ "{\"peft_type\": \"LORA\", \"target_modules\": [\"k_proj\"], "
 static const char usual[] =
     "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 6, \"target_modules\": [\"k_proj\"]}";
 
@@ -211,13 +213,68 @@ TEST(adapters_that_do_not_fit_are_refused_by_tensor_and_file) {
   refused(m, "\"k_proj.lora_A.weight\" has no place");
   make_factors(&x);
   write_tensors(x.t, 2);
-  write_config("{\"peft_type\": \"LORA\", \"r\": 3}");
-  refused(m, "has rank 2, adapter_config.json beside it says r: 3");
-  write_config("{\"peft_type\": \"LORA\", \"r\": 3, \"rank_pattern\": [2]}");
+  write_config(K_PROJ "\"r\": 3}");
+  refused(m, "has rank 2, adapter_config.json beside it says 3 (r, rank_pattern)");
+  write_config(K_PROJ "\"r\": 3, \"rank_pattern\": [2]}");
   refused(m, "rank_pattern: expected a map");
-  write_config("{\"peft_type\": \"LORA\", \"r\": 3, \"rank_pattern\": {\"k_proj\": 2}}");
+  write_config(K_PROJ "\"r\": 3, \"rank_pattern\": {\"k_proj\": 2}}");
   CHECK_OK(open_file(m, &f));
   adapter_file_close(f);
+  lm_free(m);
+}
+
+/* Tensors of other modules are left out, and the scale is that of the module. */
+TEST(modules_are_those_that_both_files_have) {
+  lm *m = make_model(NULL, config);
+  adapter_file *f;
+  factors x, y;
+  make_factors(&x);
+  make_factors(&y);
+  y.t[0].name = "base_model.model.model.layers.0.self_attn.k_proj.lora_A.weight";
+  y.t[1].name = "base_model.model.model.layers.0.self_attn.k_proj.lora_B.weight";
+  write_tensors((st_tensor[]){x.t[0], x.t[1], y.t[0], y.t[1]}, 4);
+  write_config(K_PROJ "\"r\": 2, \"lora_alpha\": 6, \"layers_to_transform\": [1], "
+                      "\"alpha_pattern\": {\"layers.1.*\": 5, \"k_proj\": 7}}");
+  CHECK_OK(open_file(m, &f));
+  CHECK_EQ(f->a->modules.len, 1);
+  CHECK_STR(f->a->modules.at[0].name, "model.layers.1.self_attn.k_proj");
+  CHECK_EQ(adapter_scale(f->a, &f->a->modules.at[0]), 2.5);
+  CHECK(adapter_file_changes(f, "model.layers.1.self_attn.k_proj.weight"));
+  CHECK(!adapter_file_changes(f, "model.layers.0.self_attn.k_proj.weight"));
+  adapter_file_close(f);
+  write_config(K_PROJ "\"r\": 2, \"layers_to_transform\": [7]}");
+  refused(m,
+          "has tensors of \"model.layers.0.self_attn.k_proj\", and adapter_config.json beside it "
+          "means no module that has any");
+  write_config(K_PROJ "\"r\": 2, \"modules_to_save\": [\"lm_head\"]}");
+  refused(m, "has no tensor of \"lm_head\"");
+  lm_free(m);
+}
+
+TEST(numbers_that_are_null_are_refused) {
+  lm *m = make_model(NULL, config);
+  factors x;
+  make_factors(&x);
+  write_tensors(x.t, 2);
+  write_config(K_PROJ "\"r\": 2, \"lora_alpha\": null}");
+  refused(m, "lora_alpha: expected a number, found null");
+  write_config(K_PROJ "\"r\": null}");
+  refused(m, "r: expected an integer, found null");
+  write_config(K_PROJ "\"lora_dropout\": null}");
+  refused(m, "lora_dropout: expected a number, found null");
+  write_config(K_PROJ "\"lora_alpha\": NaN}");
+  refused(m, "lora_alpha: nan; expected a finite number");
+  lm_free(m);
+}
+
+TEST(weights_that_are_a_pickle_are_refused_with_how_to_convert_them) {
+  lm *m = make_model(NULL, config);
+  char path[512];
+  snprintf(path, sizeof path, "%s/adapter_model.bin", test_dir());
+  CHECK_OK(file_write(path, "PK", 2));
+  write_config(usual);
+  refused(m, "has adapter_model.bin, a pickle, which is not read");
+  has("s.save_file({k: v.contiguous() for k, v in torch.load('adapter_model.bin'");
   lm_free(m);
 }
 
@@ -228,11 +285,9 @@ TEST(kinds_of_adapters_that_are_not_built_are_refused_by_key) {
   write_tensors(x.t, 2);
   write_config("{\"peft_type\": \"IA3\"}");
   refused(m, "peft_type: \"IA3\" is not built");
-  write_config("{\"peft_type\": \"LORA\", \"bias\": \"all\"}");
+  write_config(K_PROJ "\"bias\": \"all\"}");
   refused(m, "bias: \"all\" is not built");
-  write_config("{\"peft_type\": \"LORA\", \"alpha_pattern\": {\"q_proj\": 3}}");
-  refused(m, "alpha_pattern");
-  write_config("{\"peft_type\": \"LORA\", \"r\": 0}");
+  write_config(K_PROJ "\"r\": 0}");
   refused(m, "expected a rank of 1 or more");
   write_config("[]");
   refused(m, "adapter_config.json");
@@ -260,13 +315,12 @@ TEST(adapters_of_the_rest_of_weights_are_refused) {
   static const char *const inits[] = {"pissa", "pissa_niter_16", "corda",
                                       "olora", "loftq",          "lora_ga"};
   lm *m = make_model(NULL, config);
-  char text[80];
+  char text[160];
   factors x;
   make_factors(&x);
   write_tensors(x.t, 2);
   for (size_t i = 0; i < sizeof inits / sizeof *inits; i++) {
-    snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", \"init_lora_weights\": \"%s\"}",
-             inits[i]);
+    snprintf(text, sizeof text, K_PROJ "\"init_lora_weights\": \"%s\"}", inits[i]);
     write_config(text);
     refused(m, "the adapter belongs to the rest of weights");
   }
@@ -275,7 +329,7 @@ TEST(adapters_of_the_rest_of_weights_are_refused) {
 
 TEST(a_file_without_tensors_is_no_adapter) {
   lm *m = make_model(NULL, config);
-  write_config("{\"peft_type\": \"LORA\"}");
+  write_config(K_PROJ "\"r\": 2}");
   write_tensors(NULL, 0);
   refused(m, "holds no tensors of an adapter");
   lm_free(m);
