@@ -2,6 +2,7 @@
 
 #include "base/io.h"
 #include "base/json.h"
+#include "base/yaml.h"
 
 #include <string.h>
 
@@ -71,6 +72,7 @@ static hp_status open_own(conversation *c, const char *model, const conversation
   if (o->tool_format)
     HP_FAIL(HP_ERR_INPUT, "tool_format %s is for a template of LlamaFactory: write --template NAME",
             o->tool_format);
+  if (o->thinks != THINKS_UNSAID) model_chat_set_thinking(&c->own, o->thinks == 1);
   const char *system = o->default_system ? o->default_system : "";
   return conversation_set_system(c, system, strlen(system));
 }
@@ -94,6 +96,16 @@ void conversation_close(conversation *c) {
   str_free(&c->system);
   str_free(&c->tools_text);
   tree_free(&c->tools);
+}
+
+bool conversation_parse_thinks(const char *text, int *out) {
+  tree_node v = {.kind = TREE_STRING};
+  const char *why;
+  *out = THINKS_UNSAID;
+  if (!text) return true;
+  if (!yaml_resolve(text, &v, &why) || v.kind != TREE_BOOL) return false;
+  *out = v.boolean;
+  return true;
 }
 
 /* --- messages --------------------------------------------------------------------------------- */
@@ -154,14 +166,14 @@ static hp_status read_message(conversation *c, const tree_node *message, uint32_
 
 hp_status conversation_read(conversation *c, const tree_node *root) {
   const tree_node *list = root, *tools = NULL;
-  bool thinks = true;
+  bool thinks = c->thinks != 0;
   conversation_cut(c, 0);
   str_clear(&c->system);
   str_clear(&c->tools_text);
   if (root->kind == TREE_MAP) {
     list = tree_get(root, "messages");
     tools = tree_get(root, "tools");
-    HP_TRY(tree_opt_bool(root, "enable_thinking", true, &thinks));
+    HP_TRY(tree_opt_bool(root, "enable_thinking", thinks, &thinks));
   }
   c->encoder.thinks = thinks;
   if (!list) TREE_FAIL(root, "\"messages\" is missing");

@@ -17,6 +17,15 @@ typedef struct {
   bool keeps_thoughts;
 } conversation_options;
 
+/* Options of a command: a text each. */
+#define TALK_OPTIONS(tool_format, thinking)                                                        \
+  {"--tool-format", CLI_TEXT, &(tool_format), "NAME",                                              \
+   "how tools are described, in place of the template's way"},                                     \
+  {                                                                                                \
+    "--enable-thinking", CLI_TEXT, &(thinking), "true|false",                                      \
+        "for models that reason (default: the template's way)"                                     \
+  }
+
 typedef struct {
   chat_role role;
   str text;
@@ -34,6 +43,8 @@ typedef struct {
   VEC(conversation_message) message; /* a question and an answer by turns */
 } conversation;
 
+/* "true" or "false" of an option, or NULL: THINKS_UNSAID.  False for other texts. */
+bool conversation_parse_thinks(const char *text, int *out);
 /* HP_ERR_INPUT for a template that does not exist or fit the tokenizer, and for a model without a
  * template if none is given. */
 hp_status conversation_open(const char *model, const tokenizer *t, const conversation_options *o,
@@ -46,8 +57,9 @@ hp_status conversation_add(conversation *c, chat_role role, const char *text, si
 void conversation_cut(conversation *c, size_t n);
 
 /* What a list of messages, or a map of "messages", "tools" and "enable_thinking", says, in place of
- * what there is; for a template of LlamaFactory, and a question is to be the last message.
- * HP_ERR_INPUT, with the place, for roles out of order. */
+ * what there is (without enable_thinking: what the options say); for a template of LlamaFactory,
+ * and a question is to be the last message. HP_ERR_INPUT, with the place, for roles out of order.
+ */
 hp_status conversation_read(conversation *c, const tree_node *root);
 
 /* Appends the tokens up to where the answer to the last message begins. */

@@ -2,7 +2,6 @@
 
 #include "base/io.h"
 #include "base/json.h"
-#include "cli/conversation.h"
 
 #include <string.h>
 
@@ -77,10 +76,9 @@ hp_status prompts_read_texts(const char *path, const tokenizer *t, prompts *out)
 }
 
 hp_status prompts_read_messages(const char *path, const char *model, const tokenizer *t,
-                                const char *template, prompts *out) {
+                                const conversation_options *how, prompts *out) {
   source s = {.path = path, .t = t};
-  const conversation_options how = {.template = template, .thinks = THINKS_UNSAID};
-  HP_TRY(conversation_open(model, t, &how, &s.talk));
+  HP_TRY(conversation_open(model, t, how, &s.talk));
   out->n_eos = conversation_find_ends(&s.talk, out->eos, GENERATION_ENDS_MAX);
   hp_status st = read_lines(&s, out, add_conversation);
   conversation_close(&s.talk);

@@ -2,6 +2,7 @@
 #ifndef CLI_GENERATE_PROMPTS_H
 #define CLI_GENERATE_PROMPTS_H
 
+#include "cli/conversation.h"
 #include "serve/generate.h"
 
 /* A prompt for each line that is not empty, as text and as tokens. */
@@ -17,10 +18,9 @@ typedef struct {
 /* A text a line. */
 hp_status prompts_read_texts(const char *path, const tokenizer *t, prompts *out);
 /* A conversation a line, as JSON: a list of messages, or an object with "messages", "tools" and
- * other variables of the chat template.  template: of LlamaFactory; NULL: that of the model
- * directory. */
+ * other variables of the chat template. */
 hp_status prompts_read_messages(const char *path, const char *model, const tokenizer *t,
-                                const char *template, prompts *out);
+                                const conversation_options *how, prompts *out);
 /* Also after a failure. */
 void prompts_free(prompts *p);
 

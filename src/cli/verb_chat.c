@@ -1,7 +1,6 @@
 /* `hyper chat`: the options; the talk itself is in chat_talk.c. */
 #include "base/io.h"
 #include "base/thread.h"
-#include "base/yaml.h"
 #include "cli/chat_config.h"
 #include "cli/chat_talk.h"
 #include "comm/world.h"
@@ -69,16 +68,6 @@ static int run_chat(const chat_settings *s) {
   return st ? cli_fail(st) : code;
 }
 
-/* "true" or "false" of --enable-thinking. */
-static bool read_thinking(const char *text, int *out) {
-  tree_node v = {.kind = TREE_STRING};
-  const char *why;
-  if (!text) return true;
-  if (!yaml_resolve(text, &v, &why) || v.kind != TREE_BOOL) return false;
-  *out = v.boolean;
-  return true;
-}
-
 static int run_file(const cli_config *words, arena *text, chat_settings *s) {
   train_config c;
   hp_status st = train_config_read(words->file, words->key, words->keys, &c);
@@ -90,8 +79,7 @@ static int run_file(const cli_config *words, arena *text, chat_settings *s) {
 }
 
 int verb_chat(int argc, char **argv) {
-  chat_settings s = {.talk.thinks = THINKS_UNSAID,
-                     .max_new_tokens = CHAT_UNSAID,
+  chat_settings s = {.max_new_tokens = CHAT_UNSAID,
                      .top_k = CHAT_UNSAID,
                      .temperature = CHAT_UNSAID_NUM,
                      .top_p = CHAT_UNSAID_NUM,
@@ -104,10 +92,7 @@ int verb_chat(int argc, char **argv) {
        {"--system", CLI_TEXT, &s.talk.system, "TEXT", "the system message"},
        {"--tools", CLI_TEXT, &s.talk.tools, "FILE",
         "JSON list of tools that the model may call; calls are shown"},
-       {"--tool-format", CLI_TEXT, &s.talk.tool_format, "NAME",
-        "how they are described, in place of the template's way"},
-       {"--enable-thinking", CLI_TEXT, &thinking, "true|false",
-        "for models that reason (default: the template's way)"},
+       TALK_OPTIONS(s.talk.tool_format, thinking),
        {"--max-new-tokens", CLI_INT, &s.max_new_tokens, "N",
         "of an answer at most (default: generation_config.json, else 128)"},
        SAMPLING_OPTIONS(s),
@@ -128,7 +113,7 @@ int verb_chat(int argc, char **argv) {
   cli_config words;
   int code = cli_parse_perhaps_config(&spec, argc, argv, &words);
   if (code != CLI_GO_ON) return code;
-  if (!read_thinking(thinking, &s.talk.thinks))
+  if (!conversation_parse_thinks(thinking, &s.talk.thinks))
     code = cli_usage(argv[0], "--enable-thinking: expected true or false, found \"%s\"", thinking);
   else code = words.file ? run_file(&words, &words.text, &s) : run_chat(&s);
   arena_free(&words.text);

@@ -9,7 +9,8 @@
 
 typedef struct {
   model_options m;
-  const char *prompt, *prompts, *messages, *template, *tokens, *stop;
+  const char *prompt, *prompts, *messages, *thinking, *tokens, *stop;
+  conversation_options talk; /* of --messages */
   int64_t max_new_tokens, top_k, sparse;
   double temperature, top_p, repetition_penalty;
   uint64_t cache;
@@ -96,7 +97,7 @@ static hp_status run_generation(const args *a, lm *m, const tokenizer *t, double
 /* --- several prompts -------------------------------------------------------------------------- */
 
 static hp_status read_prompts(const args *a, const tokenizer *t, prompts *out) {
-  return a->messages ? prompts_read_messages(a->messages, a->m.model, t, a->template, out)
+  return a->messages ? prompts_read_messages(a->messages, a->m.model, t, &a->talk, out)
                      : prompts_read_texts(a->prompts, t, out);
 }
 
@@ -159,6 +160,19 @@ static hp_status find_resident(const void *context, lm *m, uint64_t *bytes) {
   return HP_OK;
 }
 
+/* What is said of conversations goes with a file of them. */
+static int check_talk(args *a, const char *verb) {
+  const char *given = a->talk.template      ? "--template"
+                      : a->talk.tool_format ? "--tool-format"
+                      : a->thinking         ? "--enable-thinking"
+                                            : NULL;
+  if (given && !a->messages)
+    return cli_usage(verb, "%s is for conversations: give a file of --messages", given);
+  if (!conversation_parse_thinks(a->thinking, &a->talk.thinks))
+    return cli_usage(verb, "--enable-thinking: expected true or false, found \"%s\"", a->thinking);
+  return CLI_GO_ON;
+}
+
 int verb_generate(int argc, char **argv) {
   args a = {.temperature = not_given,
             .top_p = not_given,
@@ -175,9 +189,10 @@ int verb_generate(int argc, char **argv) {
         "prompts, one a line, that are continued side by side; --json: an object each"},
        {"--messages", CLI_TEXT, &a.messages, "FILE",
         "conversations, one a line as JSON, that the model answers"},
-       {"--template", CLI_TEXT, &a.template, "NAME",
+       {"--template", CLI_TEXT, &a.talk.template, "NAME",
         "of --messages: LlamaFactory's template of that name (default: the model's own chat "
         "template)"},
+       TALK_OPTIONS(a.talk.tool_format, a.thinking),
        {"--max-new-tokens", CLI_INT, &a.max_new_tokens, "N",
         "at most so many (default: generation_config.json, else 128)"},
        SAMPLING_OPTIONS(a),
@@ -200,8 +215,8 @@ int verb_generate(int argc, char **argv) {
   if (n_rest) return cli_usage(argv[0], "\"%s\" is not expected", rest[0]);
   if (!!a.prompt + !!a.prompts + !!a.messages + !!a.tokens != 1)
     return cli_usage(argv[0], "give --prompt or --tokens, or a file of --prompts or --messages");
-  if (a.template && !a.messages)
-    return cli_usage(argv[0], "--template writes conversations: give a file of --messages");
+  code = check_talk(&a, argv[0]);
+  if (code != CLI_GO_ON) return code;
   hp_device *d = NULL;
   void *opened = NULL;
   tokenizer *t = NULL;

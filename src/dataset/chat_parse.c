@@ -134,7 +134,8 @@ hp_status chat_template_parse(const tokenizer *t, const char *dir, arena *mem, c
   for (int i = 0; i < 2; i++) {
     size_t n = 0;
     const char *text = tokenizer_token(t, tokenizer_role(t, role[i]), &n);
-    if (text) p.variable[p.variables++] = (template_variable){name[i], text, n};
+    if (text)
+      p.variable[p.variables++] = (template_variable){.name = name[i], .text = text, .len = n};
   }
   *out = (chat_template){.name = "the model's own"};
   hp_status st = find_prefix(t, mem, &prefix);

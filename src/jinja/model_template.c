@@ -135,9 +135,10 @@ static hp_status add_variables(tree *t, const template_variable *variables, size
   tree_node *node;
   for (size_t i = 0; i < n; i++) {
     if (tree_get(t->root, variables[i].name)) continue;
-    HP_TRY(new_child(t, TREE_STRING, variables[i].name, &node));
-    node->string = variables[i].text;
-    node->len = (uint32_t)variables[i].len;
+    const template_variable *v = &variables[i];
+    HP_TRY(new_child(t, v->text ? TREE_STRING : TREE_BOOL, v->name, &node));
+    if (!v->text) node->boolean = v->boolean;
+    else node->string = v->text, node->len = (uint32_t)v->len;
     HP_TRY(tree_set(&t->mem, t->root, node));
   }
   HP_TRY(set_missing(t, "tools"));

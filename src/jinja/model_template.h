@@ -18,10 +18,12 @@ typedef struct {
 hp_status model_template_load(const char *dir, model_template *out);
 void model_template_free(model_template *t);
 
-/* A variable of templates beside those of the conversation: bos_token, eos_token, ... */
+/* A variable of templates where the conversation has none of its name: bos_token, eos_token, ...
+ * text NULL: it is a boolean, enable_thinking. */
 typedef struct {
   const char *name, *text;
   size_t len;
+  bool boolean;
 } template_variable;
 
 /* Appends a conversation's text to *out.  conversation: a list of messages, or a map with

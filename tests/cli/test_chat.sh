@@ -122,7 +122,7 @@ bad_chat '"messages" is missing' '{"message": []}'
 bad_chat '[1].role: expected the system message as the first one' '[{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]'
 bad_chat '[0].tool_calls: calls are not written by --template' '[{"role": "assistant", "tool_calls": []}]'
 run generate --model job/out --template qwen --prompt a
-refused "--template writes conversations: give a file of --messages"
+refused "--template is for conversations: give a file of --messages"
 run generate --model job/out --template qwne --messages many.json
 refused 'there is no template "qwne"'
 
@@ -303,6 +303,40 @@ talk 'One\n' --model job/out --template qwen3 --enable-thinking true
 asked=$(prompt 0)
 talk 'One\n' --model job/out --template qwen3 --enable-thinking false
 case $(prompt 0) in "$asked",*) ;; *) fail "no empty thought behind the question" ;; esac
+
+it "generate --messages takes --tool-format and --enable-thinking as chat does"
+as_chat() { # OPTIONS: another prompt than without them, and the one of chat
+  talk 'One\n' --model job/out --template qwen3 --tools tools.json "$@"
+  asked=$(prompt 0)
+  run generate --model job/out --template qwen3 --messages tooled --json --max-new-tokens 8 "$@"
+  exit_is 0
+  [ "$asked" = "$(prompt 0)" ] || fail "$*: another prompt than chat's"
+  run generate --model job/out --template qwen3 --messages tooled --json --max-new-tokens 8
+  [ "$asked" != "$(prompt 0)" ] || fail "$*: no effect"
+}
+as_chat --tool-format llama3
+as_chat --enable-thinking false
+as_chat --tool-format llama3 --enable-thinking false
+thoughts() { # the prompt of a conversation for the model's own template
+  printf '{"messages": [{"role": "user", "content": "One"}]%s}\n' "$1" >thought
+  shift
+  run generate --model thinker --messages thought --json --max-new-tokens 1 "$@"
+  exit_is 0
+  prompt 0
+}
+cp -r own thinker
+echo '{{ messages[0].content }}{% if enable_thinking %} think{% elif enable_thinking is defined %} answer{% endif %}' >thinker/chat_template.jinja
+[ "$(thoughts '' --enable-thinking true)" = "$(thoughts ', "enable_thinking": true')" ] || fail "true does not reach the model's template"
+[ "$(thoughts '' --enable-thinking false)" = "$(thoughts ', "enable_thinking": false')" ] || fail "false does not reach the model's template"
+[ "$(thoughts '')" != "$(thoughts '' --enable-thinking true)" ] || fail "the template does not see it"
+[ "$(thoughts ', "enable_thinking": false' --enable-thinking true)" = "$(thoughts ', "enable_thinking": false')" ] ||
+  fail "a conversation that says it is overruled"
+run generate --model own --messages thought --tool-format qwen
+refused 'tool_format qwen is for a template of LlamaFactory: write --template NAME'
+run generate --model own --messages thought --enable-thinking maybe
+refused '--enable-thinking: expected true or false, found "maybe"'
+run generate --model own --prompt a --enable-thinking true
+refused '--enable-thinking is for conversations: give a file of --messages'
 
 it "LlamaFactory's YAML is read as it is, with its defaults"
 write chat.yaml <<'END'

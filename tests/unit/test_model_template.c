@@ -15,7 +15,7 @@ static void put(const char *name, const char *text) {
 }
 
 static hp_status render(const model_template *t, const char *json, bool generate, str *out) {
-  static const template_variable bos[] = {{"bos_token", "<s>", 3}};
+  static const template_variable bos[] = {{.name = "bos_token", .text = "<s>", .len = 3}};
   tree conversation;
   HP_TRY(json_parse(json, strlen(json), "chats.jsonl", &conversation));
   hp_status st = model_template_render(t, &conversation, bos, 1, generate, out);
