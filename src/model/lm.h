@@ -31,6 +31,7 @@ typedef struct {
   bool has_only;                     /* not all params are trained */
   bool value_head;                   /* of a reward model */
   double label_smoothing;            /* share of the losses of tokens that asks for all words */
+  bool told_length; /* a warning said that sequences are longer than the model's positions */
   bool untied; /* config.json of the files ties the head to the embedding, but here they differ */
   VEC(lm_tensor) tensors;            /* in the order of params, slices of a stack in order */
   VEC(model_annotation) annotations; /* in the order of the model */

@@ -9,20 +9,25 @@
 
 enum { IGNORE = -100 };
 
-hp_status lm_check_tokens(const lm *m, const lm_tokens *t) {
+hp_status lm_check_length(lm *m, int64_t tokens) {
+  if (tokens <= m->c.max_length) return HP_OK;
+  if (!m->c.rope.theta)
+    HP_FAIL(HP_ERR_ARG, "%lld tokens in all: %s has learned positions for %lld only",
+            (long long)tokens, m->path, (long long)m->c.max_length);
+  if (!m->told_length)
+    log_warn("%lld tokens in all are beyond the model's max_position_embeddings %lld",
+             (long long)tokens, (long long)m->c.max_length);
+  m->told_length = true;
+  return HP_OK;
+}
+
+hp_status lm_check_tokens(lm *m, const lm_tokens *t) {
   if (t->n < 1) HP_FAIL(HP_ERR_ARG, "the sequence is empty; at least one token is needed");
   for (int64_t i = 0; i < t->n; i++)
     if (t->ids[i] < 0 || t->ids[i] >= m->c.vocab)
       HP_FAIL(HP_ERR_ARG, "token id %d at place %lld is not in 0..%lld, the vocabulary of %s",
               t->ids[i], (long long)i, (long long)m->c.vocab - 1, m->path);
-  if (t->n > m->c.max_length) {
-    if (!m->c.rope.theta)
-      HP_FAIL(HP_ERR_ARG, "%lld tokens: %s has learned positions for %lld only", (long long)t->n,
-              m->path, (long long)m->c.max_length);
-    log_warn("%lld tokens are beyond the model's max_position_embeddings %lld", (long long)t->n,
-             (long long)m->c.max_length);
-  }
-  return HP_OK;
+  return lm_check_length(m, t->n);
 }
 
 static int32_t *make_positions(int64_t B, int64_t T) {

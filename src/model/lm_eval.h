@@ -9,9 +9,11 @@ typedef struct {
   int64_t n;
 } lm_tokens;
 
-/* HP_ERR_ARG if there are no ids, or an id is outside the vocabulary; warns beyond the model's
- * positions. */
-hp_status lm_check_tokens(const lm *m, const lm_tokens *t);
+/* Of a sequence: HP_ERR_ARG if it is longer than a table of positions that was learned; beyond
+ * max_position_embeddings of other models a warning, once a model. */
+hp_status lm_check_length(lm *m, int64_t tokens);
+/* The same, and HP_ERR_ARG if there are no ids, or an id is outside the vocabulary. */
+hp_status lm_check_tokens(lm *m, const lm_tokens *t);
 
 /* logits [n, V]. */
 hp_status lm_logits(lm *m, const lm_tokens *t, float *logits);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/round.h"
 #include "serve/session_state.h"
+#include "model/lm_eval.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,17 +33,6 @@ static hp_status check_expected(const session_options *o) {
   if (o->sequences < 1 || o->sequences > SEQUENCES_MAX)
     HP_FAIL(HP_ERR_ARG, "%lld sequences side by side; expected 1 to %d", (long long)o->sequences,
             SEQUENCES_MAX);
-  return HP_OK;
-}
-
-static hp_status check_length(const session *s, const session_options *o) {
-  const lm *m = s->m;
-  if (o->tokens <= m->c.max_length) return HP_OK;
-  if (!m->c.rope.theta)
-    HP_FAIL(HP_ERR_ARG, "%lld tokens in all: %s has learned positions for %lld only",
-            (long long)o->tokens, m->path, (long long)m->c.max_length);
-  log_warn("%lld tokens in all are beyond the model's max_position_embeddings %lld",
-           (long long)o->tokens, (long long)m->c.max_length);
   return HP_OK;
 }
 
@@ -92,7 +82,7 @@ hp_status session_create(lm *m, const session_options *o, session **out) {
   hp_status st = check_expected(o);
   if (!st) st = find_block_bytes(s);
   if (!st) st = choose_blocks(s, o);
-  if (!st) st = check_length(s, o);
+  if (!st) st = lm_check_length(m, o->tokens);
   if (!st) st = session_choose_tier(s, o);
   if (!st && o->sequences > 1 && !lm_shares_rope(m, o->tokens))
     st = err_set(HP_ERR_UNSUPPORTED, __FILE__, __LINE__,

@@ -338,6 +338,16 @@ refused '--enable-thinking: expected true or false, found "maybe"'
 run generate --model own --prompt a --enable-thinking true
 refused '--enable-thinking is for conversations: give a file of --messages'
 
+it "a conversation beyond the model's positions is told once"
+cp -r own short
+sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 24/' short/config.json
+talk 'One\nTwo\nThree\n' --model short --max-new-tokens 40
+exit_is 0
+[ "$(grep -c max_position_embeddings err)" = 1 ] || fail "warned $(grep -c max_position_embeddings err) times"
+run generate --model short --prompt "One Two Three One Two Three One Two Three" --max-new-tokens 20 --memory-limit 90%
+exit_is 0
+[ "$(grep -c max_position_embeddings err)" = 1 ] || fail "generate warned $(grep -c max_position_embeddings err) times"
+
 it "LlamaFactory's YAML is read as it is, with its defaults"
 write chat.yaml <<'END'
 model_name_or_path: job/out
