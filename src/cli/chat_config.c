@@ -19,6 +19,7 @@ static hp_status refuse_device_keys(const train_config *c) {
 
 static hp_status check_keys(const train_config *c) {
   HP_TRY(refuse_device_keys(c));
+  HP_TRY(train_tuning_check(c));
   if (c->num_beams > 1)
     TREE_FAIL(c->at[KEY_num_beams], "beam search is not built; write num_beams: 1");
   if (!c->skip_special_tokens)

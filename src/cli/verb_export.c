@@ -37,6 +37,7 @@ static hp_status check_keys(const train_config *c) {
   if (!path_exists(c->model_name_or_path))
     TREE_FAIL(c->at[KEY_model_name_or_path], "there is no folder \"%s\" here",
               c->model_name_or_path);
+  HP_TRY(train_tuning_check(c));
   HP_TRY(check_folder(c));
   if (c->export_quantization_bit != TRAIN_NONE)
     TREE_FAIL(c->at[KEY_export_quantization_bit], "quantized exports are not built; leave it out");

@@ -20,16 +20,21 @@ static hp_status check_built(const train_config *c) {
 }
 
 /* Keys that change something with finetuning_type lora alone, as LlamaFactory refuses them. */
-static hp_status refuse_lora_keys(const train_config *c) {
+static hp_status check_lora_keys(const train_config *c) {
   static const int keys[] = {KEY_adapter_name_or_path, KEY_use_rslora, KEY_use_dora,
                              KEY_loraplus_lr_ratio, KEY_pissa_init};
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+  for (size_t i = 0; i < sizeof keys / sizeof *keys && c->finetuning_type != TUNING_LORA; i++) {
     const tree_node *n = c->at[keys[i]];
     if (!n || (n->kind == TREE_BOOL && !n->boolean)) continue;
     TREE_FAIL(n,
               "it belongs to finetuning_type lora; leave it out, or write finetuning_type: lora");
   }
   return HP_OK;
+}
+
+hp_status train_tuning_check(const train_config *c) {
+  HP_TRY(check_built(c));
+  return check_lora_keys(c);
 }
 
 static hp_status note_keys(train_config *c, int type, const int *keys, size_t n) {
@@ -109,10 +114,9 @@ static hp_status note_keys_of_verbs(train_config *c) {
 
 hp_status train_tuning_decide(train_config *c) {
   HP_TRY(note_keys_of_verbs(c));
-  HP_TRY(check_built(c));
+  HP_TRY(train_tuning_check(c));
   HP_TRY(note_other_keys(c));
   if (c->finetuning_type == TUNING_LORA) return decide_lora(c);
-  HP_TRY(refuse_lora_keys(c));
   return c->finetuning_type == TUNING_FREEZE ? decide_freeze(c) : HP_OK;
 }
 

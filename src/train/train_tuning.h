@@ -5,6 +5,9 @@
 #include "model/lm.h"
 #include "train/train_config.h"
 
+/* Refuses a type that is not built, and keys of adapters with another type than lora: of every
+ * command that reads the configuration. */
+hp_status train_tuning_check(const train_config *c);
 /* A rule of the configuration: refuses what is not built, and keys of another type. */
 hp_status train_tuning_decide(train_config *c);
 /* Applies it to the model, before its layouts are declared. */

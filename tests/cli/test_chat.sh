@@ -371,6 +371,7 @@ chat 'One\n' chat.yaml do_sample=true --seed 5 --max-new-tokens 5
 exit_is 0
 same_file out want
 refuses 'beam search is not built' chat.yaml num_beams=2
+refuses 'belongs to finetuning_type lora' chat.yaml finetuning_type=full
 refuses 'special tokens are not shown' chat.yaml skip_special_tokens=false
 refuses 'write float32 or bfloat16' chat.yaml infer_dtype=float16
 refuses 'as options' chat.yaml hyper_parallel.devices=2

@@ -183,6 +183,15 @@ run export merge.yaml export_dir=unfit template=llama3
 exit_is 2
 err_has "template llama3 ends texts with <|eot_id|>, which is no token of the tokenizer"
 [ ! -e unfit ] || fail "a refused export left a folder"
+for type in full freeze; do # LlamaFactory: "Adapter is only valid for the LoRA method."
+  run export merge.yaml finetuning_type=$type export_dir=unfit
+  exit_is 2
+  err_has "adapter_name_or_path: it belongs to finetuning_type lora"
+  [ ! -e unfit ] || fail "a refused export left a folder"
+done
+run export merge.yaml finetuning_type=oft export_dir=unfit
+exit_is 2
+err_has "finetuning_type oft is not built"
 run export merge.yaml export_quantization_bit=4
 exit_is 2
 err_has "quantized exports are not built"
