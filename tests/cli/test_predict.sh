@@ -16,6 +16,34 @@ for golden in "$ROOT"/tests/golden/predictions/*.txt; do
   grep -q predict_runtime golden/predict_results.json || fail "predict_results.json has no runtime"
 done
 
+it "LlamaFactory's answers end at special tokens that the tokenizer lists"
+for key in additional_special_tokens extra_special_tokens; do
+  need_data golden/llamafactory || break
+  rm -rf special && cp -rL "$data/model" special && chmod -R u+w special
+  sed -i "s/^{/{\"$key\": [\"U\", \" him\"],/" special/tokenizer_config.json
+  write special.yaml <<END
+model_name_or_path: special
+stage: sft
+do_predict: true
+predict_with_generate: true
+finetuning_type: full
+eval_dataset: alpaca
+dataset_dir: $data/data
+template: default
+cutoff_len: 60
+output_dir: ends
+overwrite_output_dir: true
+per_device_eval_batch_size: 2
+do_sample: false
+max_new_tokens: 12
+max_samples: 3
+repetition_penalty: 1.3
+END
+  run train special.yaml
+  exit_is 0
+  same_file ends/generated_predictions.jsonl "$ROOT/tests/golden/predictions/special_tokens.jsonl"
+done
+
 chats=$ROOT/tests/golden/chats
 make_job job <<END
 dataset_dir: $chats
