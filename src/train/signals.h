@@ -1,6 +1,7 @@
 /* SIGTERM, SIGUSR1, Ctrl-C and, unless it is ignored, SIGHUP.  Before the first step is done
  * there is nothing to save, and they end a run at once; afterwards they make it write a
- * checkpoint and end.  A second one of the same kind ends it at once, except SIGHUP. */
+ * checkpoint and end.  An evaluation without training, or after it, they end after a batch.  A
+ * second one of the same kind ends it at once, except SIGHUP. */
 #ifndef TRAIN_SIGNALS_H
 #define TRAIN_SIGNALS_H
 

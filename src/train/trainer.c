@@ -383,6 +383,12 @@ static hp_status take_folder(const train_config *c, run_job *job, run_folder *f)
   return c->is.train ? shared_folder_check(c->output_dir) : HP_OK;
 }
 
+/* A signal that comes when a process of several has done its work does not make it a failed one. */
+static void release_signals(const run_job *job) {
+  if (job->processes > 1) signals_leave_by(NULL, NULL);
+  else signals_release();
+}
+
 hp_status trainer_run(const train_config *c) {
   trainer t = {.config = *c, .saves = {.last = -1}, .model = {.verified = -1}};
   bool trains = c->is.train;
@@ -404,7 +410,7 @@ hp_status trainer_run(const train_config *c) {
   if (!st) st = open_model(&t.config, &t.data.sets, t.at.steps, &t.model);
   if (!st) st = open_training(&t);
   if (!st) st = train(&t);
-  signals_release();
+  release_signals(&t.job);
   trainer_close(&t);
   return st;
 }

@@ -1,5 +1,6 @@
 /* The end of a run: its results, the evaluation after it, its report. */
 #include "base/log.h"
+#include "train/signals.h"
 #include "train/trainer_state.h"
 
 static void tell_plots(const run_files *f) {
@@ -32,9 +33,12 @@ static hp_status evaluate_after(trainer *t, bool *stopped) {
   const train_config *c = &t->config;
   if (c->is.evaluate_after && t->data.sets.evals) HP_TRY(tell_evaluation(t, stopped));
   if (c->do_predict && !*stopped) HP_TRY(trainer_predict(t, stopped));
-  if (*stopped)
-    log_info(
-        "stopped by a signal before all answers were generated; run it again to generate them");
+  int64_t signal;
+  if (!*stopped) return HP_OK;
+  HP_TRY(hp_world_max(signals_taken(), &signal));
+  if (t->console.open)
+    log_info("%s: stopped before the evaluation was over; run it again to complete it",
+             signals_name((int)signal));
   return HP_OK;
 }
 
@@ -42,6 +46,7 @@ hp_status trainer_end_evaluation(trainer *t) {
   bool stopped = false;
   HP_TRY(trainer_prepare_predictions(&t->config, &t->data.sets, &t->model));
   HP_TRY(trainer_open_files(&t->job, t->at.step, &t->log, &t->console));
+  if (t->job.processes == 1) signals_note(); /* several note them from their start */
   return evaluate_after(t, &stopped);
 }
 

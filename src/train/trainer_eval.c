@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "train/losses.h"
+#include "train/signals.h"
 #include "train/trainer_state.h"
 
 #include <math.h>
@@ -140,15 +141,24 @@ static double weight_of(const run_data *d, const run_model *m, int64_t samples) 
   return m->options.stage == STAGE_sft ? (double)d->sets.eval_batch / (double)samples : 1;
 }
 
+/* Has a signal come to one of the processes?  NULL: the evaluation goes on to its end. */
+static hp_status ask_stop(bool *stopped) {
+  int64_t signal = 0;
+  if (stopped) HP_TRY(hp_world_max(signals_taken(), &signal));
+  if (signal) *stopped = true;
+  return HP_OK;
+}
+
 /* The mean over samples of the losses of their batches, as Transformers gathers them. */
-static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, run_evaluation *out) {
+static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, run_evaluation *out,
+                          bool *stopped) {
   int64_t n = train_data_eval_batches(&d->sets, s), counted = 0;
   float *each_loss =
       mem_calloc((size_t)(d->batch.most * losses_each(&m->options)), sizeof *each_loss);
   HP_TRY_MEM(each_loss);
   hp_status st = HP_OK;
   double sum = 0, weights = 0;
-  for (int64_t i = 0; !st && i < n; i++) {
+  for (int64_t i = 0; !st && i < n && !(stopped && *stopped); i++) {
     double all = 0;
     int64_t left = m->options.stage == STAGE_sft ? INT64_MAX : s->samples - counted;
     train_data_eval_batch(&d->sets, s, i, 0, &d->batch);
@@ -158,6 +168,7 @@ static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, run_ev
     counted += left;
     sum += weight_of(d, m, left) * all;
     weights += weight_of(d, m, left) * (double)left;
+    if (!st) st = ask_stop(stopped);
   }
   mem_free(each_loss);
   out->loss = (double)(float)(sum / weights); /* f32, as numpy means it */
@@ -167,9 +178,13 @@ static hp_status set_loss(run_data *d, run_model *m, const sample_set *s, run_ev
   return st;
 }
 
-static hp_status evaluate_set(trainer *t, const sample_set *s, run_evaluation *x, bool *stopped) {
+/* A loss during training is always found: a resume, the best model and the learning rate are to be
+ * those of a run that no signal came to. */
+static hp_status evaluate_set(trainer *t, const sample_set *s, eval_when when, run_evaluation *x,
+                              bool *stopped) {
   predictions p = {0};
-  if (!t->config.predict_with_generate) return set_loss(&t->data, &t->model, s, x);
+  if (!t->config.predict_with_generate)
+    return set_loss(&t->data, &t->model, s, x, when == EVAL_AFTER ? stopped : NULL);
   hp_status st = trainer_answer(t, s, &p, x, stopped);
   predictions_free(&p);
   return st;
@@ -193,7 +208,7 @@ hp_status trainer_evaluate(trainer *t, eval_when when, bool *save, bool *stopped
     run_entry e;
     bool best = false;
     bool ended = false;
-    HP_TRY(evaluate_set(t, s, &x, &ended));
+    HP_TRY(evaluate_set(t, s, when, &x, &ended));
     if (ended) {
       if (when != EVAL_AFTER && t->console.open)
         log_info("the evaluation after step %lld is left out: a signal ended it",

@@ -2,6 +2,7 @@
 # predict_with_generate and do_predict: answers of the model to an evaluation set, and their figures.
 . "$(dirname "$0")/lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
+. "$ROOT/tests/cli/process_lib.sh"
 
 for golden in "$ROOT"/tests/golden/predictions/*.txt; do
   it "LlamaFactory's answers and figures: $(basename "$golden" .txt)"
@@ -135,10 +136,11 @@ exit_is 0
 
 it "Ctrl-C while answers are generated leaves no half of them, and the next run completes them"
 set -- job/job.yaml output_dir=stopped max_new_tokens=2000 per_device_eval_batch_size=1 max_samples=40
+rm -f err # of the test before
 "$HYPER" train "$@" > out 2> err &
 pid=$!
 for i in $(seq 100); do
-  grep -q "generating answers" err && break
+  grep -q "generating answers" err 2>/dev/null && break
   sleep 0.1
 done
 sleep 0.2
@@ -146,7 +148,7 @@ kill -INT $pid
 status=0
 { wait $pid || status=$?; } 2>/dev/null
 exit_is 0
-err_has "stopped by a signal before all answers were generated; run it again to generate them"
+err_has "SIGINT: stopped before the evaluation was over; run it again to complete it"
 no_file stopped/generated_predictions.jsonl
 no_file stopped/predict_results.json
 is_file stopped/model.safetensors
@@ -157,6 +159,40 @@ rm stopped/generated_predictions.jsonl
 run train job/job.yaml output_dir=stopped max_samples=40
 exit_is 0
 err_has "stopped has no generated_predictions.jsonl: generate it by a run with do_train: false"
+
+# evaluate MARK WORDS: without training, a sample at a time, 10,000 samples; Ctrl-C once standard error
+# has MARK, to the process and those that it started.
+evaluate() {
+  mark=$1
+  shift
+  rm -rf ended err # of the test before
+  t_cmd=$*
+  setsid "$@" train job/job.yaml do_train=false model_name_or_path=one train_from_scratch=false dataset=null eval_dataset=many.json dataset_dir=. \
+    output_dir=ended per_device_eval_batch_size=1 $how > out 2> err < /dev/null &
+  pid=$!
+  i=0
+  until grep -q "$mark" err 2>/dev/null || [ $i -ge 600 ]; do
+    sleep 0.05
+    i=$((i + 1))
+  done
+  kill -INT -$pid
+  status=0
+  { wait $pid || status=$?; } 2>/dev/null
+  exit_is 0
+  [ "$(tr '\r' '\n' < err | grep -c "SIGINT: stopped before the evaluation was over; run it again to complete it")" = 1 ] || fail "not told once"
+  [ ! -e ended ] || [ -z "$(ls -A ended)" ] || fail "left behind: $(ls -A ended)"
+  no_orphan "Ctrl-C"
+}
+awk 'BEGIN { for (i = 0; i < 10000; i++) printf "%s{\"instruction\": \"Say %d\", \"output\": \"%d\"}", i ? ",\n" : "[", i, i; print "]" }' > many.json
+
+it "Ctrl-C ends an evaluation without training after a batch, and says so once, in one process and in several"
+over_sockets
+how=
+evaluate "generating answers" "$HYPER"
+how="strategy=dp=2"
+evaluate "generating answers" "$HYPER" launch -n 2 --
+how="predict_with_generate=false do_predict=false do_eval=true strategy=dp=2"
+evaluate "samples from" "$HYPER" launch -n 2 --
 
 it "what does not go together, and what is not built, is refused by name before anything is written"
 refuses() { # MESSAGE KEY=VALUE...
