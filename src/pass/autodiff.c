@@ -78,11 +78,15 @@ static val side_by_side(hp_graph *g, val a, val b) {
   return x.before || y.behind ? ops_pad(g, run, lo, hi, 0) : run;
 }
 
+/* A sum of terms of several stages of a pipeline is on the lowest, whose backward is the last. */
 static void accumulate(autodiff *a, val x, val d) {
   val *slot = &a->cotangent[x];
+  const uint16_t stage = a->g->stage, before = *slot ? graph_def(a->g, *slot)->stage : stage;
+  if (before < stage) a->g->stage = before;
   val joined = *slot && !a->g->failure.code ? side_by_side(a->g, *slot, d) : 0;
   if (joined) *slot = joined;
   else *slot = *slot ? ops_binary(a->g, OP_ADD, *slot, d) : d;
+  a->g->stage = stage;
 }
 
 /* Gradients of a node's operands from those of its results. */

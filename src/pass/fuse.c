@@ -211,12 +211,17 @@ static bool col_merges(const fuse *f, uint32_t a, uint32_t b) {
          !sums_stored(f, a, b);
 }
 
+/* Stages of a pipeline run at times of their own. */
+static bool same_stage(const fuse *f, const fuse_group *a, const fuse_group *b) {
+  return graph_node(f->g, a->member[0])->stage == graph_node(f->g, b->member[0])->stage;
+}
+
 /* Merges group b into group a, as a loop of that kind, if a position is legal for both; nodes up
  * to `now` have positions.  scalar: b has one value per row of a. */
 static void merge_as(fuse *f, uint32_t a, uint32_t b, loop_kind kind, bool scalar, uint32_t now) {
   fuse_group *ga = &f->groups.at[a - 1], *gb = &f->groups.at[b - 1];
   int operands;
-  if (ga->n + gb->n > MEMBERS_MAX) return;
+  if (ga->n + gb->n > MEMBERS_MAX || !same_stage(f, ga, gb)) return;
   if (view_reads(f, a, b) || view_reads(f, b, a)) return;
   if (!rows_line_up(f, a, b) || !rows_line_up(f, b, a)) return;
   int64_t after = reads_until(f, a, b, &operands);

@@ -87,8 +87,11 @@ static val append(remat *m, const ir_node *d, const ir_node *like, int block) {
   return graph_add_like(m->r.to, m->r.from, like, in);
 }
 
-/* Clones all that value `old` is computed from, operands first. */
-static hp_status clone_chain(remat *m, val old, int block) {
+/* Clones all that value `old`, which node n of the backward reads, is computed from, operands
+ * first. The clones are of n's stage: what layers of several stages share was made by the first of
+ * them, whose backward is the last. */
+static hp_status clone_chain(remat *m, val old, const ir_node *n) {
+  const int block = n->block;
   HP_TRY(want(m, old, block));
   while (m->stack.len) {
     pending *top = &m->stack.at[m->stack.len - 1];
@@ -101,6 +104,7 @@ static hp_status clone_chain(remat *m, val old, int block) {
     if (m->clone[d->out0]) continue; /* the same operand twice */
     ir_node like = *d;
     like.phase = PHASE_BACKWARD;
+    like.stage = n->stage;
     like.recomputed = graph_all_results(d->n_out);
     val v = append(m, d, &like, block);
     HP_TRY(graph_status(m->r.to));
@@ -112,7 +116,7 @@ static hp_status clone_chain(remat *m, val old, int block) {
 /* A node of a block's backward reads the clones. */
 static hp_status rewrite_backward(remat *m, uint32_t index) {
   const ir_node *n = graph_node(m->r.from, index);
-  for (int k = 0; k < n->n_in; k++) HP_TRY(clone_chain(m, graph_in(m->r.from, n)[k], n->block));
+  for (int k = 0; k < n->n_in; k++) HP_TRY(clone_chain(m, graph_in(m->r.from, n)[k], n));
   val v = append(m, n, n, n->block);
   for (int k = 0; k < n->n_out; k++) m->r.map[n->out0 + (val)k] = v ? v + (val)k : 0;
   return HP_OK;

@@ -2,15 +2,15 @@
  * effect.
  *
  * Equal nodes of different phases are not merged: a forward value that the backward recomputes
- * cheaply must not be kept alive for it.  Inputs and params are always shared. */
+ * cheaply must not be kept alive for it.  Nor are those of different stages of a pipeline, whose
+ * schedule decides which of them runs first.  Inputs and params are always shared. */
 #include "ops/ops.h"
 #include "pass/pass.h"
 
 #include <string.h>
 
-static bool is_leaf(int op) {
-  return op == OP_INPUT || op == OP_PARAM || op == OP_CONST || op == OP_IOTA;
-}
+static bool is_shared(int op) { return op == OP_INPUT || op == OP_PARAM; }
+static bool is_generated(int op) { return op == OP_CONST || op == OP_IOTA; }
 
 /* Is every element of a value 1? */
 static bool is_one(const hp_graph *g, val v) {
@@ -68,7 +68,7 @@ static void skip_broadcasts(const rewrite *r, const ir_node *n, val *in) {
 }
 
 typedef struct {
-  uint16_t op;
+  uint16_t op, stage;
   uint8_t phase, n_in;
   uint32_t attr, block;
   val in[255];
@@ -79,7 +79,8 @@ static size_t key_of(const ir_node *n, const val *in, node_key *k) {
   k->op = n->op;
   k->n_in = n->n_in;
   k->attr = n->attr;
-  if (!is_leaf(n->op)) {
+  if (!is_shared(n->op)) k->stage = n->stage;
+  if (!is_shared(n->op) && !is_generated(n->op)) {
     k->phase = n->phase;
     k->block = n->block;
   }
