@@ -102,8 +102,8 @@ static hp_status refuse_name(const lm *m, const tree_node *at, const char *name)
   if (!st) st = str_status(&all);
   if (!st)
     st = tree_error(at, __FILE__, __LINE__,
-                    "the model has no module \"%s\"%s%s%s; it has %s, with layers 0 to %lld", name,
-                    near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : "", all.at,
+                    "the model has no module \"%s\"%s%s%s it has %s, with layers 0 to %lld", name,
+                    near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : ";", all.at,
                     (long long)m->c.layers - 1);
   str_free(&all);
   map_free(&n.known);

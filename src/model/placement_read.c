@@ -26,6 +26,8 @@ static hp_status read_range(const tree_node *n, int64_t *from, int64_t *to) {
   if (n->kind == TREE_INT) {
     *from = *to = n->integer;
   } else {
+    if (n->kind != TREE_STRING)
+      TREE_FAIL(n, "expected devices: a number, a range, such as 2-7, or a list of these");
     HP_TRY(tree_as_string(n, &word));
     snprintf(text, sizeof text, "%s", word);
     char *dash = strchr(text, '-');

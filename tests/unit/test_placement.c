@@ -96,6 +96,7 @@ TEST(groups_that_cannot_be_are_refused_with_their_place) {
       {"{a: {devices: 0, module: []}}", "a.module: is empty"},
       {"{a: {devices: 0, module: {b: 1}}}", "a.module: expected"},
       {"{a: {devices: one, module: x}}", "\"one\" names no devices"},
+      {"{a: {devices: 0.5, module: x}}", "a.devices: expected devices: a number, a range"},
       {"{a: {devices: 1-, module: x}}", "\"1-\" names no devices"},
       {"{a: {devices: -1, module: x}}", "devices -1 to -1"},
       {"{a: {devices: 3-2, module: x}}", "devices 3 to 2; expected a range that does not fall"},
