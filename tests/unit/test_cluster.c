@@ -67,6 +67,8 @@ TEST(a_group_is_as_slow_as_the_first_link_that_holds_it) {
   /* four devices are two steps, then the bytes; an all_reduce goes twice */
   CHECK_NEAR(cluster_comm_s(&c, &m, &b, 1, 5e9, 1), 0.1 + 2 * 2e-6, 1e-12);
   CHECK_NEAR(cluster_comm_s(&c, &m, &a, 1, 5e9, 2), 1 + 2 * 10e-6, 1e-12);
+  /* rows are packed and unpacked, each read and written, by 100 GB/s */
+  CHECK_NEAR(cluster_rows_s(&c, &m, &b, 1, 5e9), 0.1 + 2 * 2e-6 + 4 * 0.05, 1e-12);
   CHECK_NEAR(cluster_work_s(&c, &(cost_work){.flops = 1e12, .bytes = 1e11}), 1, 1e-12);
   CHECK_NEAR(cluster_work_s(&c, &(cost_work){.flops = 1e11, .bytes = 3e11}), 3, 1e-12);
   mesh_free(&m);
