@@ -2,7 +2,7 @@
  * exclude_modules are names (or their last components), or one expression for whole names;
  * layers_to_transform and layers_pattern choose among those that are named by their last
  * components; what modules_to_save contains has no adapter.  Keys of rank_pattern and
- * alpha_pattern are expressions for names or their ends, of which the first that matches counts. */
+ * alpha_pattern are expressions for names or their ends; the first that matches counts. */
 #ifndef MODEL_ADAPTER_MATCH_H
 #define MODEL_ADAPTER_MATCH_H
 

@@ -1,4 +1,4 @@
-/* Which layers are of which group, by the names of the model's modules.
+/* The layers of each group, by the names of the model's modules.
  *
  * What a group has is counted in units: what is before the layers (unit 0), each layer (its number
  * + 1), and what is behind them. */

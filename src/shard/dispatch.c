@@ -266,7 +266,7 @@ static bool is_faster(const dispatching *d, const ir_node *n, double share) {
          cluster_comm_s(d->c, d->m, axis, count, bytes, 1);
 }
 
-/* Rows of which not all matter, along one of the dims that number them. */
+/* Rows that only some devices need, along one of the dims that number them. */
 static bool goes_by_rows(const dispatching *d, const ir_node *n, by_rows *out) {
   const hp_graph *g = d->r.from;
   bool gathers = n->op == OP_ALL_GATHER;

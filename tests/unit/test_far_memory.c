@@ -97,7 +97,7 @@ TEST(collectives_of_such_devices_are_staged_or_their_communicators_own) {
   }
 }
 
-/* A layer of experts by rows: y of rows of which each has two of the experts. */
+/* A layer of experts by rows: y of rows that have two experts each. */
 static void run_experts(bool far, bool own, float y[ROWS * COLUMNS]) {
   static const hp_layout_rule rule[] = {{"x", "(a,None)"},        {"ids", "(a,None)"},
                                         {"all_x", "(None,None)"}, {"all_ids", "(None,None)"},
