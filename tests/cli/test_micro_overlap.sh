@@ -39,6 +39,10 @@ overlap many gradient_accumulation_steps=16
 share many 80
 [ "$(work many)" -lt $((3 * $(work one) / 2)) ] || fail "$(work many) bytes of work memory, $(work one) of a micro-batch alone"
 
+it "without gradients of weights a backward overlaps with the next forward alone"
+overlap adapters finetuning_type=lora gradient_accumulation_steps=16
+share adapters 80
+
 it "halves of a micro-batch overlap with each other in each micro-batch"
 overlap halves gradient_accumulation_steps=1 hyper_parallel.interleave=2
 share halves 94
