@@ -18,10 +18,10 @@ END
 overlap() {
   file=$1
   shift
-  run explain job/job.yaml comm --json hyper_parallel.cluster=four.yaml strategy=ep=4 "$@"
+  run explain job/job.yaml comm --json strategy=ep=4 hyper_parallel.cluster=four.yaml "$@"
   exit_is 0
   cp out "$file.json"
-  run explain job/job.yaml memory --json hyper_parallel.cluster=four.yaml strategy=ep=4 "$@"
+  run explain job/job.yaml memory --json strategy=ep=4 hyper_parallel.cluster=four.yaml "$@"
   exit_is 0
   cp out "$file.memory.json"
 }
@@ -48,6 +48,15 @@ overlap halves gradient_accumulation_steps=1 hyper_parallel.interleave=2
 share halves 94
 overlap many gradient_accumulation_steps=4 hyper_parallel.interleave=2
 share many 92
+
+it "halves overlap best where micro-batches do not"
+sed 's/"hidden_size": 64/"hidden_size": 256/; s/"intermediate_size": 96/"intermediate_size": 704/; s/"num_attention_heads": 4/"num_attention_heads": 8/
+     s/"num_key_value_heads": 2/"num_key_value_heads": 4/; s/"head_dim": 16/"head_dim": 32/; s/_size": 48/_size": 352/
+     s/"max_position_embeddings": 64/"max_position_embeddings": 128/' job/model/config.json >wide.json
+sed 's/bandwidth_gb_s: 0.5, latency_us: 20/bandwidth_gb_s: 0.125, latency_us: 200/' four.yaml >slow.yaml
+overlap apart model_name_or_path=wide.json hyper_parallel.cluster=slow.yaml finetuning_type=lora cutoff_len=128 \
+  per_device_train_batch_size=2 gradient_accumulation_steps=4 hyper_parallel.interleave=2
+share apart 95
 
 it "with memory for all micro-batches all of them overlap"
 overlap roomy gradient_accumulation_steps=4 hyper_parallel.memory_limit=1GiB
