@@ -237,7 +237,8 @@ typedef struct {
 typedef struct {
   const char *backend;           /* NULL: "cpu" */
   const char *mesh;              /* "(2,2)(dp,tp)": devices used as one; NULL: one device.  Of a */
-  const char *pipeline;          /* pipeline "(2)(dp);(1)(dp)", and its schedule: a name or rows */
+  const char *pipeline;          /* pipeline "(2)(dp);(1)(dp)", and its schedule: a name or rows, */
+                                 /* after a line "# file NAME" those of a file, for errors */
   hp_device *job;                /* this mesh joins its job: "(2)(dp)@2,3"; NULL: a new job */
   const char *cluster;           /* speed of devices and links: a file or a name; NULL: "this" */
   const hp_layout_rule *layouts; /* of inputs and params by name; the first match counts; */

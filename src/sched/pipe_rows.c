@@ -266,9 +266,24 @@ static hp_status group_by_device(const parser *p, uint32_t devices, pipe_rows *o
   return HP_OK;
 }
 
+/* The text after a first line `# file NAME`, and the name in file[]; the text as it is if it has
+ * none. */
+static const char *read_file_name(const char *text, char file[PIPE_FILE_NAME]) {
+  static const char start[] = "# file ";
+  *file = 0;
+  if (strncmp(text, start, sizeof start - 1) != 0) return text;
+  text += sizeof start - 1;
+  size_t n = strcspn(text, "\n");
+  snprintf(file, PIPE_FILE_NAME, "%.*s", (int)(n < PIPE_FILE_NAME ? n : PIPE_FILE_NAME - 1), text);
+  return text[n] ? text + n + 1 : text + n;
+}
+
 hp_status pipe_rows_parse(const char *text, const char *source, pipe_shape want, pipe_rows *out) {
   hp_status st = HP_OK;
   uint32_t devices;
+  char file[PIPE_FILE_NAME];
+  text = read_file_name(text, file);
+  if (*file) source = file;
   parser p = {.r = {text, source, "a row is: stage action microbatch", 0},
               .stages = want.stages,
               .microbatches = want.microbatches,

@@ -50,7 +50,10 @@ typedef struct {
 hp_status pipe_rows_create(uint32_t stages, uint32_t devices, uint32_t microbatches, size_t rows,
                            pipe_rows *out);
 void pipe_rows_free(pipe_rows *p);
-/* HP_ERR_INPUT with `source` and the line.  It is not checked that the rows can run: pipe_check. */
+enum { PIPE_FILE_NAME = 256 };
+/* HP_ERR_INPUT with `source` and the line; text that begins with a line `# file NAME` was read from
+ * that file, and errors name it, with lines counted from the next one.  It is not checked that the
+ * rows can run: pipe_check. */
 hp_status pipe_rows_parse(const char *text, const char *source, pipe_shape want, pipe_rows *out);
 /* With header, grouped by device: pipe_rows_parse gives the same rows. */
 void pipe_rows_print(const pipe_rows *p, str *out);

@@ -106,7 +106,7 @@ hp_status train_pipeline_schedule(const train_config *c, str *rows, const char *
   size_t n;
   HP_TRY(file_read(c->is.pipe_schedule, ROWS_MAX, &text, &n));
   bool binary = memchr(text, 0, n) != NULL;
-  str_printf(rows, "%.*s\n", (int)n, text); /* a line end, so that it is taken for rows */
+  str_printf(rows, "# file %s\n%.*s\n", c->is.pipe_schedule, (int)n, text);
   mem_free(text);
   if (binary)
     HP_FAIL(HP_ERR_INPUT, "%s: holds a NUL character; expected rows: stage action microbatch",

@@ -65,10 +65,10 @@ grep -v '^0 B 5$' rows.txt >less.txt
 run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: less.txt}"
 refused "stage 0"
 run train job/job.yaml output_dir=nowhere strategy=pp=2 gradient_accumulation_steps=4 "hyper_parallel.pipeline={schedule: rows.txt}"
-refused "microbatch"
+refused "rows.txt:6: microbatch"
 head -c 70000 /dev/zero | tr '\0' 7 >long.txt
 run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: long.txt}"
-refused "stage"
+refused "long.txt:1: stage"
 (cat rows.txt && printf "0 U 0\n1 U 0\n") >update.txt
 run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: update.txt}"
 refused "leave rows of U out"

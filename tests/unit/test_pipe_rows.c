@@ -158,6 +158,17 @@ TEST(a_schedule_for_other_stages_or_micro_batches_is_refused) {
               "placement has 3 devices; expected one for each of 2 stages");
 }
 
+TEST(rows_that_were_read_from_a_file_name_it_in_errors) {
+  pipe_rows p;
+  CHECK_FAILS(pipe_rows_parse("# file my rows.txt\n0 F 0\n0 X 0\n", "rows", any, &p),
+              "my rows.txt:2: action \"X\"");
+  CHECK_FAILS(pipe_rows_parse("# file rows.txt", "rows", any, &p), "rows.txt: no row");
+  CHECK_FAILS(pipe_rows_parse("# files\n0 X 0\n", "rows", any, &p), "rows:2: action");
+  CHECK_OK(pipe_rows_parse("# file rows.txt\n0 F 0\n0 BW 0\n", "rows", any, &p));
+  CHECK_EQ(p.row[1].line, 2);
+  pipe_rows_free(&p);
+}
+
 TEST(a_line_of_70_kb_is_refused_with_a_short_message) {
   enum { LONG = 70 << 10 };
   static const char *const start[] = {"", "0 ", "0 F ", "stages ", "0 F 0 ", "device "};
