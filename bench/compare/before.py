@@ -1,6 +1,6 @@
 """hyper next to an older hyper on the rows of compare.py, in turns: is a change slower?
 
-  bench/compare/run before OLD_HYPER [--rounds N] [--steps N] [--threads N] [WHAT ...]
+  bench/compare/run before OLD_HYPER [WHAT ...] [--rounds N] [--steps N] [--threads N]
 
 OLD_HYPER: the program `hyper` of another commit, built in a working tree of its own.  WHAT: train, prefill, decode or any
 part of a row's name.  The two change places after every round (A B, B A).  A JSON object a row on stdout, a line on
@@ -47,7 +47,7 @@ def main():
     a = p.parse_args()
     chosen = [r for r in compare.rows() if not a.what or any(w in r.name for w in a.what)]
     if not os.access(a.old, os.X_OK) or sides.HYPER == a.old:
-        sys.exit(f"{a.old} is no program to compare with {sides.HYPER}")
+        sys.exit(f"{a.old} is not a program that can run, or HYPER itself ({sides.HYPER})")
     if not chosen:
         sys.exit(f"no row has {' or '.join(a.what)} in its name; there are " + ", ".join(r.name for r in compare.rows()))
     for row in chosen:
