@@ -277,7 +277,7 @@ hp_status hp_device_set_engine(hp_device *d, const char *name, const char *tunin
 uint64_t hp_device_param_bytes(const hp_device *d);
 uint64_t hp_device_memory_limit(const hp_device *d);
 void hp_device_set_memory_limit(hp_device *d, uint64_t bytes); /* of later programs; 0 = none */
-/* The measured speed of the device, per second (takes about 0.1 s). */
+/* The measured speed of the device, per second (takes below 0.1 s). */
 typedef struct {
   double flops, bf16_flops, bytes; /* operations in f32, in bf16 products; bytes read */
 } hp_limits;

@@ -2,13 +2,20 @@
 
 #include "base/mem.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 enum {
   FMA_RUNS = 40,
   READ_RUNS = 5,
   FMA_ROUNDS = 50000,
   READ_MOST = 256 << 20,
-  READ_LEAST = 1 << 20
+  READ_USUAL = 64 << 20,
+  READ_LEAST = 1 << 20,
+  CACHES = 3, /* times the largest cache: of what is read in turn next to nothing is still there */
+  STEADY = 2  /* so many runs that are no faster end the measurement */
 };
+static const double FASTER = 1.02;
 
 /* Dot products of pairs of bf16, as many chains as limits_fma_avx512 has. */
 #if defined(__x86_64__)
@@ -67,8 +74,13 @@ static void read_part(void *ctx, int64_t part) {
   j->sink[part % 64] = fn[j->isa](j->x + part * j->per_part, j->per_part);
 }
 
+/* Enough that caches hold little of it: the less, the shorter the measurement. */
 static size_t choose_bytes(uint64_t most) {
-  if (!most || most > READ_MOST) return READ_MOST;
+  long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  size_t bytes = READ_MOST;
+  if (cache > 0 && cache < READ_MOST / CACHES) bytes = (size_t)cache * CACHES;
+  if (bytes < READ_USUAL) bytes = READ_USUAL;
+  if (!most || most > bytes) return bytes;
   return most < READ_LEAST ? READ_LEAST : (size_t)most;
 }
 
@@ -78,13 +90,15 @@ hp_status limits_measure_read(cpu_isa isa, pool *threads, uint64_t most, double 
   HP_TRY_MEM(x);
   job j = {.isa = isa, .x = x};
   int n = pool_size(threads);
+  (void)!madvise(x, bytes, MADV_HUGEPAGE); /* else most of the time goes to page faults */
   for (size_t i = 0; i < bytes / sizeof *x; i += 1024) x[i] = 1;
   j.per_part = (int64_t)(bytes / sizeof *x) / n;
   *bytes_per_s = 0;
-  for (int r = 0; r < READ_RUNS; r++) {
+  for (int r = 0, steady = 0; r < READ_RUNS && steady < STEADY; r++) {
     double start = time_now_s();
     pool_run(threads, n, read_part, &j);
     double rate = (double)(j.per_part * n) * (double)sizeof *x / (time_now_s() - start);
+    steady = rate > FASTER * *bytes_per_s ? 0 : steady + 1;
     if (rate > *bytes_per_s) *bytes_per_s = rate;
   }
   mem_unmap(x, bytes);
