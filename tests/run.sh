@@ -30,8 +30,11 @@ done
 kinds=${kinds:- unit fuzz cli}
 
 # The scripts that take longest, by the clock, are started first.
-long="full_disk supervisor agree launch out_of_memory explain replicas examples signals verify
+long="full_disk supervisor agree launch out_of_memory explain replicas examples signals
+ slow_pipeline_processes slow_groups offload preferences pipeline optimizers groups train verify
  deterministic strategy bench engine"
+# Processor seconds that a script may take: CONTRIBUTING.md.  Those that take more are named at the end.
+limit_s=20
 
 logs=$(mktemp -d) || exit 1
 trap 'rm -rf "$logs"' EXIT
@@ -66,6 +69,15 @@ processor_time() { # NAME
     gsub("m", " "); gsub("s", " "); $0 = $0
     printf " (cpu %.1f s)", 60 * ($1 + $3) + $2 + $4
   }' "$logs/.times-$1"
+}
+
+# Scripts above the limit; the unit tests are one runner, and name their own.
+over_limit() {
+  for times in "$logs"/.times-*; do
+    name=${times##*/.times-}
+    [ -e "$times" ] && [ "$name" != unit ] || continue
+    processor_time "$name" | awk -v name="$name" -v limit=$limit_s '$2 > limit { printf " %s %s s", name, $2 }'
+  done
 }
 
 # Runs a command and shows what it says as it comes.
@@ -155,6 +167,8 @@ if wants torture; then
   one_by_one
 fi
 
+over=$(over_limit)
+[ -z "$over" ] || echo "above $limit_s processor seconds:$over"
 [ -d "$HYPER_DATA" ] || echo "no $HYPER_DATA: tests with real models and references were skipped"
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$passed" != 0 ]

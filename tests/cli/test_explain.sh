@@ -73,14 +73,9 @@ write llama_deep/config.json <<END
  "num_hidden_layers": 1200, "num_attention_heads": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
  "max_position_embeddings": 131072, "rope_theta": 500000.0, "tie_word_embeddings": false}
 END
-large() { # WORD..
-  run_cmd timeout 150 "$HYPER" explain job/job.yaml memory model_name_or_path=llama_deep cutoff_len=4096 bf16=true \
-    global_batch_size=16 per_device_train_batch_size=null hyper_parallel.cluster=dgx-h100 strategy=dp=16,tp=8,zero=3,sp "$@"
-  exit_is 0
-}
-large
-out_has "least memory_limit that is not refused: not found in 10 s"
-large --json
+run_cmd timeout 150 "$HYPER" explain job/job.yaml memory --json model_name_or_path=llama_deep cutoff_len=4096 bf16=true \
+  global_batch_size=16 per_device_train_batch_size=null hyper_parallel.cluster=dgx-h100 strategy=dp=16,tp=8,zero=3,sp
+exit_is 0
 json_is out minimum_bytes null
 json_is out resident_bytes "$(json out planned_bytes)"
 err_has "minimum_bytes is null"

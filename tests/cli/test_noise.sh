@@ -32,7 +32,7 @@ run train job/job.yaml neftune_noise_alpha=1000 output_dir=loud max_steps=1 lear
 [ "$(evals loud 3 | sort -u | wc -l)" = 1 ] || fail "the evaluation changed with noise of training"
 
 it "its bits depend on neither threads nor recomputation nor a memory limit"
-for how in threads=1 threads=3 hyper_parallel.recompute=full memory_limit=90%; do
+for how in "threads=1 hyper_parallel.recompute=full" "threads=3 memory_limit=90%"; do
   run train job/job.yaml neftune_noise_alpha=5 output_dir=how overwrite_output_dir=true eval_on_start=true $how
   exit_is 0
   same_file how/model.safetensors some/model.safetensors
@@ -47,7 +47,7 @@ exit_is 2
 err_has "neftune_noise_alpha 5.0 -> 6.0"
 
 it "several devices have the noise of one"
-for s in dp=2,zero=1 tp=2,sp cp=2 pp=2 dp=2,tp=2; do
+for s in dp=2,zero=1 cp=2,tp=2,sp pp=2; do
   run train job/job.yaml neftune_noise_alpha=5 "output_dir=s_$s" "strategy=$s" eval_on_start=true
   exit_is 0
   close_losses some/trainer_log.jsonl "s_$s/trainer_log.jsonl" 1e-5

@@ -103,21 +103,20 @@ count_calls() {
   exit_is 0
 }
 
-for way in one four processes; do
-  by $way
-  if [ $way = processes ]; then cp count.one count.$way; else count_calls $way; fi
-
+truncated() {
   it "$way: a flash file that is truncated is named"
   befalls truncate -s 4096
   ends 1 "another program has truncated it"
   goes_on
-
+}
+overwritten() {
   it "$way: what another program writes there is found"
   befalls overwrite
   ends 1 "are not those that were written (checksum)"
   goes_on
-
-  for fault in "read 5" "write 5" "write 28"; do
+}
+disk_fails() { # "CALL ERRNO"...
+  for fault; do
     it "$way: a disk on which a call fails is named ($fault)"
     n=$(sed -n "s/^${fault% *} //p" "count.$way")
     fails "$fault $((n / 2))"
@@ -126,7 +125,8 @@ for way in one four processes; do
     ends 1 "cannot be" "$word"
     goes_on
   done
-
+}
+full() {
   it "$way: a disk that is too full for the tier is told before anything runs"
   run_cmd env LD_PRELOAD="$WORK/fault.so" FAULT_CALL=room FAULT_ERRNO=28 FAULT_AT=1 FAULT_PATH=fla.sh \
     $how train job/job.yaml output_dir=none $keys
@@ -135,6 +135,16 @@ for way in one four processes; do
   err_has " bytes cannot be taken: No space left on device"
   err_has "lower flash_limit"
   no_file none/checkpoint-5
+}
+# Each of them by two ways at most: what is told is one function's.
+for way in one four processes; do
+  by $way
+  if [ $way = processes ]; then cp count.one count.$way; else count_calls $way; fi
+  case $way in
+    one) truncated; overwritten; disk_fails "read 5" "write 5" "write 28"; full ;;
+    four) truncated; disk_fails "write 28" ;;
+    processes) overwritten; disk_fails "read 5"; full ;;
+  esac
 done
 
 # While a job is stopped in the middle, another one names the same folder.

@@ -33,7 +33,8 @@ for stage in dpo kto rm; do
   it "stage $stage: the same bits on meshes, pipelines, under a memory limit, and after a resume"
   run train $stage/job.yaml deterministic=layout output_dir=$stage-one
   exit_is 0
-  for how in "strategy=dp=2 per_device_train_batch_size=1 global_batch_size=2" "strategy=tp=2" "strategy=pp=2" "strategy=cp=2" "memory_limit=90%" "hyper_parallel.recompute=full"; do
+  for how in "strategy=dp=2 per_device_train_batch_size=1 global_batch_size=2 hyper_parallel.recompute=full" "strategy=pp=2" \
+    "strategy=tp=2,cp=2 memory_limit=90%"; do
     run train $stage/job.yaml deterministic=layout output_dir=$stage-two overwrite_output_dir=true $how
     exit_is 0
     same_file $stage-one/model.safetensors $stage-two/model.safetensors
@@ -71,7 +72,7 @@ it "the tokens by which an answer is longer weigh less, with the same bits on me
 run train dpo/job.yaml deterministic=layout output_dir=ld-one ld_alpha=0.3
 exit_is 0
 ! cmp -s ld-one/model.safetensors dpo-one/model.safetensors || fail "ld_alpha made no difference"
-for how in "strategy=dp=2 per_device_train_batch_size=1 global_batch_size=2" "strategy=tp=2" "strategy=pp=2" "strategy=cp=2"; do
+for how in "strategy=dp=2,tp=2 per_device_train_batch_size=1 global_batch_size=2" "strategy=pp=2,cp=2"; do
   run train dpo/job.yaml deterministic=layout output_dir=ld-two overwrite_output_dir=true ld_alpha=0.3 $how
   exit_is 0
   same_file ld-one/model.safetensors ld-two/model.safetensors

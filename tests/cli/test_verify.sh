@@ -60,7 +60,7 @@ fi
 
 it "a supervised job is started again, and goes on from its last checkpoint"
 "$HYPER" launch -n 2 --max-restarts 1 -- train job/job.yaml output_dir=out_again strategy=dp=2 verify_replicas_steps=5 \
-  disable_tqdm=true save_steps=50 max_steps=3000 save_total_limit=2 >out 2>err </dev/null &
+  disable_tqdm=true save_steps=50 max_steps=1000 save_total_limit=2 >out 2>err </dev/null &
 job=$!
 victim=$(rank_pid again 1)
 if ./flip_bit "$victim" first/model.safetensors $W ALL >found 2>why; then

@@ -309,7 +309,10 @@ loop_module *loop_case_module(loop_isa isa, bool interpret) {
   loop_module *m;
   char cache[320];
   snprintf(cache, sizeof cache, "%s/kernels", test_shared_dir());
-  if (loop_module_create(&(loop_options){.isa = isa, .interpret = interpret, .cache_dir = cache},
+  if (loop_module_create(&(loop_options){.isa = isa,
+                                         .interpret = interpret,
+                                         .cache_dir = cache,
+                                         .cc = getenv("TEST_CC")},
                          &m)) {
     CHECK(strstr(err_message(), "CPU has no"));
     test_skip(err_message());
@@ -340,7 +343,7 @@ void loop_case_same(const char *text, const loop_case *a, const loop_case *b) {
 static void check_compiled(const loop_module *m) {
   jit_cc cc;
   if (!loop_module_report(m).interpreted) return;
-  if (jit_cc_find(NULL, &cc)) test_skip("no C compiler");
+  if (jit_cc_find(getenv("TEST_CC"), &cc)) test_skip("no C compiler");
   jit_cc_free(&cc);
   test_fail(__FILE__, __LINE__, "the compiler refuses some of the kernels");
 }

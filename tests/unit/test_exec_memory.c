@@ -221,7 +221,7 @@ TEST(a_limit_that_is_too_small_names_the_least_that_does) {
   check_limit(g, NULL, 0);
   check_limit(g, "(2)(tp)", 0);
   hp_graph_free(g);
-  check_random_limits(9000, 7);
+  check_random_limits(9000, 3);
 }
 TEST(torture_a_limit_that_is_too_small_names_the_least_that_does) { check_random_limits(9000, 60); }
 

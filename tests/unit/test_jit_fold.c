@@ -55,7 +55,7 @@ static void check_isa(loop_isa isa) {
 TEST(folds_of_avx512bf16_code_are_those_of_the_interpreter) { check_isa(LOOP_ISA_AVX512_BF16); }
 TEST(folds_of_avx512_code_are_those_of_the_interpreter) { check_isa(LOOP_ISA_AVX512); }
 TEST(folds_of_avx2_code_are_those_of_the_interpreter) { check_isa(LOOP_ISA_AVX2); }
-TEST(folds_of_plain_code_are_those_of_the_interpreter) { check_isa(LOOP_ISA_PLAIN); }
+TEST(torture_folds_of_plain_code_are_those_of_the_interpreter) { check_isa(LOOP_ISA_PLAIN); }
 
 /* The row kernel that stores what store s of l folds, and the col kernel that reads it. */
 static void write_two_loops(const loop *l, size_t s, loop *rows, loop *columns) {
