@@ -98,6 +98,13 @@ void file_map_close(file_map *m) {
   *m = (file_map){0};
 }
 
+void file_map_release(const unsigned char *at, size_t n) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)at, to = from + n;
+  from -= from % page; /* the page before was partly used, and kept */
+  to -= to % page;
+  if (from < to) (void)madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 bool file_exists(const char *path) {
   struct stat s;
   return !stat(path, &s) && !S_ISDIR(s.st_mode);

@@ -20,6 +20,9 @@ typedef struct {
  * SIGBUS; map_names.h gives the name. */
 hp_status file_map_open(const char *path, file_map *out);
 void file_map_close(file_map *m);
+/* The pages of these mapped bytes leave this process's memory, until they are used again.  The
+ * last one stays if what follows shares it. */
+void file_map_release(const unsigned char *at, size_t n);
 
 /* Can a file be written at path?  If not, HP_ERR_IO says why.  Call it before a result is
  * computed; writing checks again. */

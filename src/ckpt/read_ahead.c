@@ -12,7 +12,8 @@
 #define MADV_POPULATE_READ 22
 #endif
 
-enum { STEP = 8 << 20, AHEAD = 256 << 20 };
+/* What was read ahead is in this process's memory, next to a model that may have little of it. */
+enum { STEP = 4 << 20, AHEAD = 16 << 20 };
 
 struct read_ahead {
   const st_file *file;
@@ -119,16 +120,13 @@ static void drop_until(const st_file *f, size_t end) {
 /* Removes full pages between two places from this process's memory; the system may keep them,
  * unless they are to be dropped. */
 static void release_pages(const read_ahead *r, uint64_t from, uint64_t to) {
-  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   uint64_t place = 0;
   for (size_t i = 0; i < r->n && place < to; place += r->file[i++].map.len) {
     const file_map *m = &r->file[i].map;
+    uint64_t begin = from > place ? from - place : 0;
     uint64_t end = to - place < m->len ? to - place : m->len;
-    uintptr_t a = (uintptr_t)m->at + (from > place ? from - place : 0), b = (uintptr_t)m->at + end;
-    a -= a % page; /* the page before was partly used, and kept */
-    b -= b % page;
-    if (a >= b) continue;
-    (void)madvise((void *)a, b - a, MADV_DONTNEED);
+    if (begin >= end) continue;
+    file_map_release(m->at + begin, (size_t)(end - begin));
     if (r->drop) drop_until(&r->file[i], (size_t)end);
   }
 }

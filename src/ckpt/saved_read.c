@@ -306,6 +306,7 @@ hp_status saved_read(const saved *s, size_t k, const box *b, const box *to, hp_d
     const st_tensor *x = st_find(find_file(s, saver_of(s, t, p.first)), t->name);
     for (runs_begin(&r, &p.common, &shard, to); r.n; runs_next(&r))
       HP_TRY(give_run(&g, r.to, x->data + (size_t)r.from * dtype_size(g.from), r.n));
+    file_map_release(x->data, x->bytes);
   }
   return HP_OK;
 }

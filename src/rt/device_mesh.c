@@ -89,9 +89,12 @@ int device_mesh_home(const device_mesh *dm, const char *name) {
   return -1;
 }
 
-/* Where a new tensor is made that may be on the device. */
+/* Where a new tensor is made that may be on the device.  Only programs tell what a tensor is for:
+ * one that is made before them is taken for a weight, so that weights larger than the device and
+ * the host are never there. */
 static int tier_by_rule(const device_mesh *dm, const char *name) {
   int mode = device_mesh_home(dm, name);
+  if (mode < 0 && dm->own) mode = dm->member[0]->job->offload[HP_MEMORY_PARAMS];
   return mode == HP_OFFLOAD_HOST ? TIER_HOST : mode == HP_OFFLOAD_FLASH ? TIER_FLASH : TIER_DEVICE;
 }
 

@@ -262,6 +262,7 @@ static hp_status read_tensor(trainer_tensors *x, size_t i, const weights *w) {
   HP_TRY(weights_need_shape(w, to->name, to->rank, to->dim, &have));
   HP_TRY(hold(t));
   HP_TRY(weights_read(have, 0, to->bytes / sizeof *t->held, HP_F32, t->held + x->place[i].at));
+  file_map_release(have->data, have->bytes);
   if (!is_last(t)) return HP_OK;
   HP_TRY(hp_write(x->d, t->name, t->held, bytes_of(t)));
   let_go(t);

@@ -44,14 +44,36 @@ TEST(allocations_fail_on_demand_and_products_are_checked) {
   arena_free(&x);
 }
 
-/* Pages of the address space that the process has. */
-static long mapped_pages(void) {
-  long pages = 0;
+/* The k-th number of statm: 0 pages of the address space that the process has, 2 pages of files
+ * in its memory. */
+static long count_pages(int k) {
+  long pages[3] = {0};
   FILE *f = fopen("/proc/self/statm", "r");
   if (!f) test_skip("no /proc/self/statm");
-  CHECK(fscanf(f, "%ld", &pages) == 1);
+  CHECK(fscanf(f, "%ld %ld %ld", &pages[0], &pages[1], &pages[2]) == 3);
   fclose(f);
-  return pages;
+  return pages[k];
+}
+static long mapped_pages(void) { return count_pages(0); }
+
+TEST(pages_of_a_mapped_file_leave_memory_and_come_back) {
+  enum { BYTES = 8 << 20, ODD = 100, PAGES = BYTES / 4096 };
+  char *bytes = malloc(BYTES);
+  str path = {0};
+  CHECK_OK(path_join(&path, test_dir(), "large"));
+  memset(bytes, 7, BYTES);
+  CHECK_OK(file_write(path.at, bytes, BYTES));
+  file_map m;
+  CHECK_OK(file_map_open(path.at, &m));
+  CHECK(!memcmp(m.at, bytes, BYTES));
+  long before = count_pages(2);
+  file_map_release(m.at + ODD, 10); /* no page of its own */
+  file_map_release(m.at + ODD, BYTES - ODD);
+  CHECK(before - count_pages(2) > PAGES / 2);
+  CHECK(!memcmp(m.at, bytes, BYTES));
+  file_map_close(&m);
+  str_free(&path);
+  free(bytes);
 }
 
 TEST(mapped_memory_goes_back_whole) {

@@ -88,6 +88,23 @@ static void check_is(hp_device *d, const char *name, const float *want, int64_t 
   free(x);
 }
 
+/* A model that is larger than the machine's memory is loaded before any program of it is. */
+TEST(weights_that_belong_on_flash_are_created_there) {
+  const char *disk = folder("flash");
+  hp_device *d;
+  hp_device_options o = {.threads = 1, .flash = &disk, .n_flash = 1, .flash_limit = 4 * MIB};
+  o.offload[HP_MEMORY_PARAMS] = HP_OFFLOAD_FLASH;
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_OK(hp_device_home(d, "near*", HP_OFFLOAD_NONE));
+  CHECK_OK(hp_param_create(d, "w", HP_F32, (hp_shape){.rank = 1, .dim = {SIDE}}));
+  CHECK_EQ(d->member[0]->state_bytes[TIER_DEVICE], 0);
+  CHECK_EQ(d->member[0]->state_bytes[TIER_HOST], 0);
+  CHECK(d->member[0]->state_bytes[TIER_FLASH] >= SIDE * sizeof(float));
+  CHECK_OK(hp_param_create(d, "near", HP_F32, (hp_shape){.rank = 1, .dim = {SIDE}}));
+  CHECK(d->member[0]->state_bytes[TIER_DEVICE] >= SIDE * sizeof(float));
+  hp_device_close(d);
+}
+
 /* Everything that is done with params, on one device and with padded shards on three. */
 static void use_tensors(const char *shape) {
   enum { ROWS = 1601, COLUMNS = 701, N = ROWS * COLUMNS };
