@@ -354,14 +354,15 @@ static hp_status parse_value(builder *b, const json_token *t, int depth, tree_no
   return HP_OK;
 }
 
-hp_status json_parse_line(const char *bytes, size_t len, const char *name, size_t line, tree *out) {
+/* What a reader has before it, as one value. */
+static hp_status parse_rest(const json_reader *in, tree *out) {
   tree t = {0};
   json_token tok;
   hp_status st = HP_OK;
-  if (len >= UINT32_MAX) HP_FAIL(HP_ERR_INPUT, "%s: more than 4 GiB of JSON", name);
-  builder b = {.in = {.name = name, .text = bytes, .len = len, .line = line ? line - 1 : 0},
-               .mem = &t.mem};
-  b.source = arena_strdup(b.mem, name);
+  if (in->len - in->at >= UINT32_MAX)
+    HP_FAIL(HP_ERR_INPUT, "%s: more than 4 GiB of JSON", in->name);
+  builder b = {.in = *in, .mem = &t.mem};
+  b.source = arena_strdup(b.mem, in->name);
   if (!b.source) st = HP_ERR_OOM;
   if (!st) HP_TRY_GOTO(json_next(&b.in, &tok), st);
   if (!st) HP_TRY_GOTO(parse_value(&b, &tok, 0, &t.root), st);
@@ -374,6 +375,18 @@ done:
   if (st) tree_free(&t);
   else *out = t;
   return st;
+}
+
+hp_status json_parse_line(const char *bytes, size_t len, const char *name, size_t line, tree *out) {
+  json_reader in = {.name = name, .text = bytes, .len = len, .line = line ? line - 1 : 0};
+  return parse_rest(&in, out);
+}
+
+hp_status json_parse_between(const json_reader *from, size_t end, tree *out) {
+  json_reader in = *from;
+  in.len = end;
+  in.scratch = (str){0};
+  return parse_rest(&in, out);
 }
 
 hp_status json_parse(const char *bytes, size_t len, const char *name, tree *out) {

@@ -53,6 +53,9 @@ typedef struct {
 } json_reader;
 
 hp_status json_next(json_reader *r, json_token *out);
+/* The value from the place of a reader, a copy of the one that reads on, up to `end`: a tree with
+ * the lines and columns of the whole text; tree_free(out). */
+hp_status json_parse_between(const json_reader *from, size_t end, tree *out);
 /* Fails with "expected a token of `kind`" in `place`, e.g. "after the key". */
 hp_status json_unexpected(const json_reader *r, const json_token *found, const char *wanted);
 /* Skips the value that begins with the token `first`, checking the grammar of JSON, to any

@@ -47,14 +47,20 @@ static hp_status refuse_record(const aligning *a, const char *name, const char *
   return st;
 }
 
-static hp_status add_message(aligning *a, chat_role role, const tree_node *text) {
-  chat_message m = {.role = role};
-  HP_TRY(take_text(a, text, &m.text));
-  return vec_push(&a->message, m) ? HP_OK : HP_ERR_OOM;
-}
-
 static void leave_out(aligning *a, const char *why) {
   if (!a->left_out) a->left_out = why;
+}
+
+/* Text of a message; without it the record is left out. */
+static hp_status take_content(aligning *a, const tree_node *v, dataset_text *out) {
+  if (!v || v->kind == TREE_NULL) leave_out(a, "it has a message without text");
+  return take_text(a, v, out);
+}
+
+static hp_status add_message(aligning *a, chat_role role, const tree_node *text) {
+  chat_message m = {.role = role};
+  HP_TRY(take_content(a, text, &m.text));
+  return vec_push(&a->message, m) ? HP_OK : HP_ERR_OOM;
 }
 
 /* --- responses -------------------------------------------------------------------------------- */
@@ -212,7 +218,7 @@ static hp_status add_openai(aligning *a, const tree_node *list, uint32_t first, 
     HP_TRY(open_message(a, m, &tag, &content));
     if (is_tag(a->f->observation_tag, tag)) {
       dataset_text x;
-      HP_TRY(take_text(a, content, &x));
+      HP_TRY(take_content(a, content, &x));
       if (any) str_add(results, "\n</tool_response>\n<tool_response>\n");
       str_add_n(results, x.at, x.len);
       any = true;

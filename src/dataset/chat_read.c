@@ -71,11 +71,12 @@ static hp_status open_reading(reading *r, const char *path, const chat_format *f
 static hp_status read_record(void *ctx) {
   reading *r = ctx;
   json_token open = {.kind = JSON_T_OPEN_MAP};
-  size_t start = r->in.at - 1, line = r->in.line + 1;
+  json_reader start = r->in;
   tree record = {0};
+  start.at--;
   r->record++;
   HP_TRY(json_skip(&r->in, &open));
-  HP_TRY(json_parse_line(r->in.text + start, r->in.at - start, r->path, line, &record));
+  HP_TRY(json_parse_between(&start, r->in.at, &record));
   hp_status st = add_record(r, record.root);
   tree_free(&record);
   return st;

@@ -79,6 +79,18 @@ static const char *why_left_out(const chat *c) {
                                : "its answer is judged (column kto_tag), which is for stage kto";
 }
 
+/* Is an answer that is learned, or compared, empty? */
+static bool has_empty_answer(const encoding *w, const chat *c) {
+  bool good, empty = false;
+  if (w->other) return !chat_judged(c, &good)->text.len;
+  bool all = w->responses == 1 && !w->c->mask_history;
+  for (size_t i = all ? 0 : c->prompt; i < c->n; i++) {
+    chat_role r = c->message[i].role;
+    empty |= (r == CHAT_ASSISTANT || r == CHAT_FUNCTION) && !c->message[i].text.len;
+  }
+  return empty;
+}
+
 /* Records that are not trained on, or not as they are. */
 static hp_status tell(const encoding *w) {
   int64_t left_out = 0, cut = 0, empty = 0, mute = 0;
@@ -89,9 +101,8 @@ static hp_status tell(const encoding *w) {
       if (!left_out++) first = c;
       continue;
     }
-    bool any = false, labels = false;
-    for (size_t k = c->prompt; k < c->n; k++) any |= c->message[k].text.len > 0;
-    empty += !any;
+    bool labels = false;
+    empty += has_empty_answer(w, c);
     for (int k = 0; k < w->each; k++) {
       const chat_row *row = &w->row[i * w->each + k];
       cut += k == 0 && row->cut;

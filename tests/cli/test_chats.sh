@@ -101,6 +101,27 @@ samples data none --template default stage=kto
 exit_is 2
 err_has "no column kto_tag judges its answer true or false"
 
+it "empty answers are told where they are learned or compared, and a message without text is left out"
+turns() { printf '[{"conversations": [{"from": "human", "value": "a"}, {"from": "gpt", "value": "%s"}, {"from": "human", "value": "c"}, {"from": "gpt", "value": "%s"}]}]' "$1" "$2" > data/none.json; }
+turns "" d
+samples data none --template default
+err_has "an empty answer in 1 of the records"
+samples data none --template default mask_history=true
+exit_is 0
+err_lacks "an empty answer"
+for answers in '"", "d"' '"b", ""'; do
+  printf '[{"conversations": [{"from": "human", "value": "a"}], "chosen": {"from": "gpt", "value": %s}, "rejected": {"from": "gpt", "value": %s}}]' "${answers%,*}" "${answers#*, }" > data/pair.json
+  samples data pair --template default stage=dpo
+  exit_is 0
+  err_has "an empty answer in 1 of the records"
+done
+for message in '"from": "human"' '"from": "human", "value": null'; do
+  printf '[{"conversations": [{%s}, {"from": "gpt", "value": "b"}]}]' "$message" > data/none.json
+  samples data none --template default
+  exit_is 2
+  err_has "the first is record 1 of data/none.json: it has a message without text"
+done
+
 it "alpaca: jsonl and csv; a missing answer"
 printf '{"instruction": "a", "output": "b"}\n{"instruction": "c", "input": "d", "output": "e"}\n{"instruction": "f"}\n' > data/alpaca.jsonl
 printf 'instruction,input,output\na,,b\nc,d,e\n' > data/table.csv
@@ -146,11 +167,13 @@ refused tools 'data/tools.json: record 1: the tools:1:3'
 refused tags 'needs role_tag, content_tag, user_tag and assistant_tag'
 refused column 'mesages'
 refused format 'expected alpaca, sharegpt or openai'
+printf '[{"instruction": "a", "output": "b"}, {"conversations": []}]' > data/second.json
+refused second.json 'data/second.json:1:39: there is no "instruction" in the record'
 touch data/x.parquet
 refused parquet 'to_json'
 refused parquet "data/x.parquet: .parquet files are not read; convert it: python3 -c \"import datasets; datasets.load_dataset('parquet', data_files='data/x.parquet', split='train').to_json('data.jsonl')\""
 printf '[{"question": "a", "output": "b"}]' > data/names.json
-refused names 'data/names.json:1:1: there is no "instruction" in the record, the column of the prompt; it has "question", "output"; write "columns": {"prompt": NAME}'
+refused names 'data/names.json:1:2: there is no "instruction" in the record, the column of the prompt; it has "question", "output"; write "columns": {"prompt": NAME}'
 refused mixed 'it has "instruction", "output"; write "columns": {"messages": NAME} for the file in dataset_info.json'
 refused chat 'there is no template "lama3" (did you mean "llama3"?)' template=lama3
 refused chat 'there is no tool_format "qwem"' tool_format=qwem
