@@ -76,7 +76,7 @@ over_limit() {
   for times in "$logs"/.times-*; do
     name=${times##*/.times-}
     [ -e "$times" ] && [ "$name" != unit ] || continue
-    processor_time "$name" | awk -v name="$name" -v limit=$limit_s '$2 > limit { printf " %s %s s", name, $2 }'
+    processor_time "$name" | awk -v name="$name" -v limit=$limit_s '$2 > limit { printf " %s (%s s)", name, $2 }'
   done
 }
 
