@@ -248,6 +248,21 @@ static hp_status put_moved_bytes(const hp_program *p, bench_row *row) {
   return st;
 }
 
+/* Bytes that a run reads from flash and writes there, and the time of these copies. */
+static hp_status put_flash(const hp_program *p, bench_row *row) {
+  hp_op_time *kind;
+  int n;
+  HP_TRY(hp_program_times(p, &kind, &n));
+  for (int i = 0; i < n; i++) {
+    bool reads = !strcmp(kind[i].kind, "fetch from flash");
+    if (!reads && strcmp(kind[i].kind, "offload to flash") != 0) continue;
+    bench_row_num(row, reads ? "flash_read_bytes" : "flash_written_bytes", kind[i].bytes);
+    bench_row_num(row, reads ? "flash_read_s" : "flash_write_s", kind[i].seconds);
+  }
+  hp_free(kind);
+  return HP_OK;
+}
+
 static hp_status predict(model_run *r, const hp_program *p) {
   hp_program_stats s;
   HP_TRY(hp_program_stats_get(p, &s));
@@ -267,6 +282,7 @@ static hp_status print_step(model_run *r, const stepper *s, const step_sums *sum
   bench_row_num(&row, "compile_s", stepper_compile_seconds(s));
   hp_status st = put_gap(stepper_program(s), &row);
   if (!st && r->a->m.memory_limit) st = put_moved_bytes(stepper_program(s), &row);
+  if (!st && r->a->m.memory_limit) st = put_flash(stepper_program(s), &row);
   hp_status end = bench_row_end(&row);
   return st ? st : end;
 }
