@@ -53,3 +53,11 @@ same_file small/model.safetensors whole/model.safetensors
 it "and so does one that begins with saved weights"
 peak_of "$HYPER" train job/job.yaml output_dir=next model_name_or_path=whole/checkpoint-2 train_from_scratch=false max_steps=1 $limits
 within "the run"
+
+it "a benchmark of steps tells what they read from flash and write there"
+run bench step --json --model job/model/config.json --batch 1 --seq 16 --steps 1 --memory-limit $((room - 40000000)) \
+  --offload weights=flash,optimizer=flash,gradients=flash --flash disk --flash-limit 512MiB
+exit_is 0
+for way in read written; do
+  json out "flash_${way}_bytes" | awk -v least="$state" '{ bytes = $1 } END { exit !(bytes > least / 2) }' || fail "flash_${way}_bytes: $(json out "flash_${way}_bytes")"
+done
