@@ -35,16 +35,25 @@ static const model_param *find_param(const adapter_subject *s, const char *name)
   return model_param_find(s->param, s->params, name);
 }
 
+/* The model that it says it was trained for. */
+static hp_status find_base(const adapter_file *f, const char **out) {
+  return tree_opt_string(f->a->config.root, "base_model_name_or_path", "another model", out);
+}
+
 static hp_status refuse_tensor(const adapter_file *f, const adapter_subject *s,
                                const st_tensor *t) {
+  const char *base;
+  HP_TRY(find_base(f, &base));
   HP_FAIL(HP_ERR_INPUT,
-          "%s: tensor \"%s\" has no place in the model of %s; expected an adapter of this model",
-          f->path, t->name, s->path);
+          "%s: tensor \"%s\" has no place in the model of %s; expected an adapter of this model; "
+          "this one is for %s",
+          f->path, t->name, s->path, base);
 }
 
 static hp_status check_dims(const adapter_file *f, const adapter_subject *s, const st_tensor *t,
                             int rank, const int64_t *dim) {
   str have = {0}, want = {0};
+  const char *base;
   bool fits = t->rank == rank;
   for (int i = 0; fits && i < rank; i++) fits = dim[i] < 0 || t->dim[i] == dim[i];
   if (fits) return HP_OK;
@@ -52,9 +61,12 @@ static hp_status check_dims(const adapter_file *f, const adapter_subject *s, con
   for (int i = 0; i < rank; i++)
     if (dim[i] < 0) str_add(&want, i ? ",rank" : "rank");
     else str_printf(&want, i ? ",%lld" : "%lld", (long long)dim[i]);
-  hp_status st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
-                         "%s: tensor \"%s\" is [%s], the model of %s makes it [%s]", f->path,
-                         t->name, have.at ? have.at : "", s->path, want.at ? want.at : "");
+  hp_status st = find_base(f, &base);
+  if (!st)
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
+                 "%s: tensor \"%s\" is [%s], the model of %s makes it [%s]; expected an adapter of "
+                 "this model; this one is for %s",
+                 f->path, t->name, have.at ? have.at : "", s->path, want.at ? want.at : "", base);
   str_free(&have);
   str_free(&want);
   return st;
@@ -244,6 +256,11 @@ static hp_status open_files(const char *dir, const adapter_subject *s, adapter_f
   f->a = mem_calloc(1, sizeof *f->a);
   HP_TRY_MEM(f->a);
   hp_status st = path_join(&path, dir, ADAPTER_CONFIG);
+  if (!st && !path_exists(path.at))
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
+                 "%s: there is no such file; expected the folder of an adapter, as hyper train and "
+                 "peft write it",
+                 path.at);
   if (!st) st = json_load(path.at, 1 << 24, &f->a->config);
   if (!st) st = adapter_read_config(f->a);
   if (!st) st = find_weights(dir, &path);

@@ -22,17 +22,11 @@
 
 /* --- method, model ---------------------------------------------------------------------------- */
 
-/* Who is sent from sft to pt loses the responses: that must be said. */
 static hp_status check_stage(train_config *c) {
-  bool given = c->at[KEY_stage] != NULL;
   const train_loss *loss = &losses[c->stage];
   if (loss->samples) return HP_OK;
-  TREE_FAIL(
-      train_config_at(c, KEY_stage),
-      "%s%s is not built yet; only these are: %s; stage pt leaves a column of responses out: to "
-      "have them in it, write prompt and response into one column",
-      given ? "stage " : "stage is missing, and LlamaFactory's default, ", loss->stage,
-      train_key_get(KEY_stage)->help);
+  TREE_FAIL(train_config_at(c, KEY_stage), "stage %s is not built yet; only these are: %s",
+            loss->stage, train_key_get(KEY_stage)->help);
 }
 
 static hp_status check_model_is_named(train_config *c) {

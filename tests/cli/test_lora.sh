@@ -309,14 +309,22 @@ exit_is 2
 err_has "belongs to finetuning_type lora"
 run train a/job.yaml output_dir=x adapter_name_or_path=nowhere
 exit_is 2
-err_has "nowhere/adapter_config.json"
+err_has "nowhere/adapter_config.json: there is no such file; expected the folder of an adapter"
 [ ! -e x ] || fail "a refused run left a folder"
 mkdir other && cp a/out/adapter_config.json other/
 sed 's/layers.1.mlp/layers.9.mlp/g' a/out/adapter_model.safetensors > other/adapter_model.safetensors
 run train a/job.yaml output_dir=x adapter_name_or_path=other
 exit_is 2
 err_has "other/adapter_model.safetensors: tensor \"base_model.model.model.layers.9.mlp"
-err_has "expected an adapter of this model"
+err_has "expected an adapter of this model; this one is for base/out"
+cp a/out/adapter_model.safetensors other/
+sed -i 's|"base_model_name_or_path": "[^"]*"|"base_model_name_or_path": "hub/wide"|' other/adapter_config.json
+make_job wide </dev/null
+sed -i 's/"intermediate_size": 48/"intermediate_size": 64/' wide/model/config.json
+run train wide/job.yaml max_steps=1
+run generate --model wide/out --adapter other --prompt a
+exit_is 2
+err_has 'down_proj.lora_A.weight" is [4,48], the model of wide/out makes it [rank,64]; expected an adapter of this model; this one is for hub/wide'
 run train a/job.yaml output_dir=x lora_dropout=1
 exit_is 2
 err_has "lora_dropout: 1; expected less than 1"
