@@ -74,6 +74,14 @@ exit_is 0
 run train drops/job.yaml "$@" output_dir=faint neftune_noise_alpha=1e-30
 exit_is 0
 close_losses quiet/trainer_log.jsonl faint/trainer_log.jsonl 1e-6
+for stage in "dpo dataset=pairs" "kto dataset=judged"; do # of the model and of an adapter
+  for drop in 0.2 0; do
+    sed -i "s/\"attention_dropout\": [0-9.]*/\"attention_dropout\": $drop/" drops/model/config.json
+    run train drops/job.yaml "$@" stage=$stage output_dir=drop$drop overwrite_output_dir=true finetuning_type=lora lora_rank=4 lora_dropout=$drop
+    exit_is 0
+  done
+  same_file drop0.2/adapter_model.safetensors drop0/adapter_model.safetensors
+done
 
 it "a negative one is refused"
 run train job/job.yaml neftune_noise_alpha=-1 output_dir=bad

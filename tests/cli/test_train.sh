@@ -111,6 +111,10 @@ json_is b/out/all_results.json train_loss "$(json b/before/all_results.json trai
 run train b/job.yaml do_train=false do_eval=true val_size=0.2 output_dir=only
 exit_is 0
 [ "$(ls only | tr '\n' ' ')" = "all_results.json eval_results.json " ] || fail "it left $(ls only)"
+# As in Transformers, which divides by the 32 labels of a row, with label smoothing by its 31 predictions.
+run train b/job.yaml do_train=false do_eval=true val_size=0.2 output_dir=smooth label_smoothing_factor=1e-30
+exit_is 0
+json_near smooth/eval_results.json eval_loss "$(json only/eval_results.json eval_loss | awk '{ print $1 * 32 / 31 }')" 1e-3
 
 it "passes over a damaged checkpoint and says so"
 make_job d <<END
