@@ -29,6 +29,6 @@ for mb in 1800 3400; do
 done
 
 it "a limit that is too small is told"
-train out3 400000
+train out3 200000
 exit_is 2
 err_has "ulimit -v"
