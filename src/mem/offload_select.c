@@ -1,6 +1,7 @@
 #include "mem/offload_select.h"
 
 #include "base/mem.h"
+#include "mem/interval_index.h"
 #include "mem/offload_lanes.h"
 
 #include <stdlib.h>
@@ -37,6 +38,8 @@ typedef struct {
   bool *clean;    /* by place: its tier holds what is on the device */
   gap *gap;
   size_t gaps;
+  interval_index steps_of; /* the gaps, by the steps that they cover */
+  uint32_t *covering;      /* gaps that cover a step */
   candidate *list;
   uint8_t *choice;
   bool *carried;
@@ -114,11 +117,6 @@ static double copy_s(const selector *s, const gap *g, int way) {
   const offload_link *l = &s->p->link[item_of(s, g)->tier];
   if (way == OUT && s->clean[g->place]) return 0;
   return l->latency_s + (double)item_of(s, g)->bytes / (way == IN ? l->in_bytes_s : l->out_bytes_s);
-}
-
-static bool covers(const gap *g, uint32_t at) {
-  if (g->kind == OVER_END) return at >= g->from || at < g->until;
-  return at >= g->from && at < g->until;
 }
 
 /* Does step `at` belong to the gap's part before the end of the run, its own? */
@@ -221,11 +219,11 @@ static uint32_t find_peak(selector *s) {
 }
 
 static void clear_peak(selector *s, uint32_t at) {
-  size_t n = 0;
+  size_t n = 0, covering = interval_index_find(&s->steps_of, at, s->covering);
   bool any = false;
-  for (uint32_t k = 0; k < s->gaps; k++) {
-    if (!covers(&s->gap[k], at) || !is_open(s, &s->gap[k])) continue;
-    s->list[n].gap = k;
+  for (size_t k = 0; k < covering; k++) {
+    if (!is_open(s, &s->gap[s->covering[k]])) continue;
+    s->list[n].gap = s->covering[k];
     rate(s, at, &s->list[n++]);
   }
   if (n) qsort(s->list, n, sizeof *s->list, by_score);
@@ -253,6 +251,24 @@ static hp_status create(const offload_problem *p, selector *s) {
   return HP_OK;
 }
 
+/* A gap over the end of the run covers steps at both ends. */
+static hp_status index_gaps(selector *s) {
+  size_t n = s->gaps;
+  for (size_t k = 0; k < s->gaps; k++) n += s->gap[k].kind == OVER_END;
+  HP_TRY(interval_index_create(n, &s->steps_of));
+  s->covering = mem_calloc(n, sizeof *s->covering);
+  HP_TRY_MEM(s->covering);
+  interval *to = s->steps_of.at;
+  for (uint32_t k = 0; k < s->gaps; k++) {
+    const gap *g = &s->gap[k];
+    bool split = g->kind == OVER_END;
+    *to++ = (interval){g->from, split ? (uint32_t)s->p->n : g->until, k};
+    if (split) *to++ = (interval){0, g->until, k};
+  }
+  interval_index_build(&s->steps_of);
+  return HP_OK;
+}
+
 static hp_status set_up(selector *s, const double *wait_s) {
   const offload_problem *p = s->p;
   HP_TRY(create(p, s));
@@ -266,7 +282,7 @@ static hp_status set_up(selector *s, const double *wait_s) {
       HP_TRY(offload_lane_create(s->step_s, p->n, &s->lane[t][way]));
   memset(s->choice, OFFLOAD_STAY, p->touches + p->items);
   for (uint32_t x = 0; x < p->items; x++) add_item(s, x);
-  return HP_OK;
+  return index_gaps(s);
 }
 
 static void free_all(selector *s) {
@@ -276,6 +292,8 @@ static void free_all(selector *s) {
   mem_free(s->given_up);
   mem_free(s->clean);
   mem_free(s->gap);
+  interval_index_free(&s->steps_of);
+  mem_free(s->covering);
   mem_free(s->list);
   for (int t = 0; t < OFFLOAD_TIERS; t++)
     for (int way = IN; way <= OUT; way++) offload_lane_free(&s->lane[t][way]);
