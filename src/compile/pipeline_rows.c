@@ -194,8 +194,9 @@ static hp_status stage_by_stage(const stage_placement *at, pipe_rows *out) {
 }
 
 static hp_status make_rows(const pipeline_step *s, const pipe_request *q, pipe_rows *out) {
-  if (s->micros == 1) return stage_by_stage(&s->place, out);
-  if (pipe_is_rows(s->schedule))
+  const bool rows = pipe_is_rows(s->schedule), trains = s->update != PROG_NONE;
+  if (s->micros == 1 && !(rows && trains)) return stage_by_stage(&s->place, out);
+  if (rows)
     return pipe_rows_parse(s->schedule, "pipeline", (pipe_shape){q->stages, q->microbatches}, out);
   return pipe_generate(s->schedule, q, out);
 }

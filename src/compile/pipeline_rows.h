@@ -21,7 +21,8 @@ typedef struct {
 } pipeline_crossing;
 
 typedef struct {
-  const char *schedule; /* a name, or rows; of one micro-batch any is stage by stage */
+  /* A name, or rows.  One micro-batch goes stage by stage, but for a step with rows. */
+  const char *schedule;
   stage_placement place;
   const mesh *const *mesh; /* [meshes] */
   const cluster *cluster;  /* whose costs decide the schedule */

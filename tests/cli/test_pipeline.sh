@@ -74,6 +74,12 @@ run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline
 refused "leave rows of U out"
 run train job/job.yaml output_dir=nowhere strategy=pp=7
 refused "7 stages of a pipeline, and the model has 6 layers"
+one="gradient_accumulation_steps=1 global_batch_size=null"
+run train job/job.yaml output_dir=nowhere strategy=pp=2 $one "hyper_parallel.pipeline={schedule: rows.txt}"
+refused 'pipeline:' 'expected a number from 0 to 0'
+printf '0 B 0\n0 F 0\n1 F 0\n1 B 0\n' > one.txt
+run train job/job.yaml output_dir=nowhere strategy=pp=2 $one "hyper_parallel.pipeline={schedule: one.txt}"
+refused 'stage 0 B 0 (line 1) needs stage 0 F 0 (line 2), which does not come before it'
 run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: zbw}"
 refused "did you mean zbv"
 run train job/job.yaml output_dir=nowhere strategy=pp=2 hyper_parallel.update=next_step
