@@ -67,6 +67,10 @@ run train dpo/job.yaml output_dir=eval val_size=1 eval_strategy=steps eval_steps
 exit_is 0
 grep -q '"eval_rewards/margins"' eval/trainer_state.json || fail "no eval_rewards/margins"
 grep -q '"accuracy": ' eval/trainer_log.jsonl || fail "no accuracy in trainer_log.jsonl"
+run train dpo/job.yaml output_dir=smooth val_size=1 do_eval=true per_device_eval_batch_size=1 dpo_label_smoothing=0.3 learning_rate=0.01
+exit_is 0
+want=$(json smooth/eval_results.json eval_rewards/margins | awk '{ printf "%.9g", 0.7 * log(1 + exp(-$1)) + 0.3 * log(1 + exp($1)) }')
+json_near smooth/eval_results.json eval_loss "$want" 1e-4 # of one sample
 
 it "the tokens by which an answer is longer weigh less, with the same bits on meshes"
 run train dpo/job.yaml deterministic=layout output_dir=ld-one ld_alpha=0.3

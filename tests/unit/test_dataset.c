@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "dataset/chat_template.h"
 #include "dataset/dataset.h"
+#include "unit/template_cases.h"
 
 static char where[512];
 
@@ -422,6 +423,20 @@ TEST(templates_are_known_by_name) {
   CHECK_STR(t.prefix, "");
   CHECK_STR(t.thought[1], "\n</think>\n\n");
   CHECK_FAILS(chat_template_find("lama3", &t), "did you mean \"llama");
+}
+
+TEST(templates_end_answers_as_those_of_llamafactory) {
+  for (size_t i = 0; i < sizeof template_cases / sizeof *template_cases; i++) {
+    chat_template t;
+    CHECK_OK(chat_template_find(template_cases[i].name, &t));
+    for (int k = 0; k < 4; k++) {
+      const char *want = template_cases[i].stop[k];
+      CHECK_STR(t.stop[k] ? t.stop[k] : "none", want ? want : "none");
+    }
+    CHECK_EQ(t.ends_turns, template_cases[i].ends_turns);
+    CHECK_EQ(t.replaces_eos, template_cases[i].replaces_eos);
+    CHECK_EQ(t.replaces_jinja, template_cases[i].replaces_jinja);
+  }
 }
 
 TEST(running_out_of_memory_while_loading_is_a_failure_and_leaks_nothing) {
