@@ -3,6 +3,7 @@
 #include "base/io.h"
 #include "base/json.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { PROMPTS_BYTES = 1 << 28 };
@@ -37,11 +38,22 @@ static hp_status encode_conversation(source *s, tree *x, token_ids *out) {
   return conversation_encode(&s->talk, out);
 }
 
+/* A file that is one JSON value over several lines fails in the first of them. */
+static hp_status parse_conversation(const source *s, const char *line, size_t n, size_t number,
+                                    tree *out) {
+  hp_status st = json_parse_line(line, n, s->path, number, out);
+  if (!st || st == HP_ERR_OOM) return st;
+  char text[ERR_MESSAGE_MAX];
+  snprintf(text, sizeof text, "%s", err_message());
+  err_clear();
+  HP_FAIL(st, "%s; each line of the file is a conversation of its own, as JSON", text);
+}
+
 static hp_status add_conversation(source *s, const char *line, size_t n, size_t number,
                                   prompts *p) {
   tree x;
   token_ids ids = {0};
-  HP_TRY(json_parse_line(line, n, s->path, number, &x));
+  HP_TRY(parse_conversation(s, line, n, number, &x));
   hp_status st = encode_conversation(s, &x, &ids);
   if (!st) st = push(p, "", &ids);
   vec_free(&ids);

@@ -155,8 +155,8 @@ static hp_tensor counted_tokens(model_build *b, const step_place *v) {
   return hp_cast(b->g, hp_map(b->g, "gt", lengths, b->positions, HP_NONE), HP_F32);
 }
 
-/* Sum of the losses of all tokens.  Parts of the micro-batch share nothing but the params: what one
- * says to other devices can hide behind the computation of another. */
+/* Sum of the losses of all tokens.  Parts of the micro-batch share nothing but the params: the
+ * collectives of one can overlap with the computation of another. */
 static hp_tensor sum_losses(const step_graph *s, model_build *b, const step_place *v) {
   hp_tensor labels = hp_input(b->g, "labels", HP_I32, (hp_shape){2, {v->B, v->T}});
   if (s->o->preference.kind) return preference_losses(&s->o->preference, b, labels);

@@ -121,6 +121,9 @@ bad_chat '[0]: expected a message with "role" and "content"' '[{"role": "user"}]
 bad_chat '"messages" is missing' '{"message": []}'
 bad_chat '[1].role: expected the system message as the first one' '[{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]'
 bad_chat '[0].tool_calls: calls are not written by --template' '[{"role": "assistant", "tool_calls": []}]'
+printf '[\n{"role": "user", "content": "a"}\n]\n' >bad
+run generate --model job/out --template qwen --messages bad
+refused "bad:1:2: " "each line of the file is a conversation of its own, as JSON"
 run generate --model job/out --template qwen --prompt a
 refused "--template is for conversations: give a file of --messages"
 run generate --model job/out --template qwne --messages many.json
