@@ -161,6 +161,12 @@ void report_print_curves(const report *r, str *out) {
   str_add(out, "<div class=\"two\">");
   print_key(r, "learning_rate", "learning rate", 2, out);
   print_key(r, "grad_norm", "gradient norm", 3, out);
+  print_key(r, "rewards/accuracies", "pairs whose chosen answer has the higher reward", 1, out);
+  print_key(r, "rewards/margins", "reward of chosen above rejected answers", 5, out);
+  print_key(r, "rewards/chosen", "reward of chosen answers", 0, out);
+  print_key(r, "rewards/rejected", "reward of rejected answers", 2, out);
+  print_key(r, "kl", "divergence from the reference model (kl)", 3, out);
+  print_key(r, "eval_accuracy", "accuracy in evaluations", 1, out);
   print_key(r, "eval_rouge-1", "ROUGE-1 of answers", 1, out);
   print_key(r, "eval_rouge-2", "ROUGE-2 of answers", 1, out);
   print_key(r, "eval_rouge-l", "ROUGE-L of answers", 1, out);

@@ -229,6 +229,8 @@ static hp_status plot_to(const run_files *f, const chart *c, const char *key, st
     str_clear(&name);
     str_clear(&bytes);
     str_printf(&name, "training_%s.%s", key, png ? "png" : "svg");
+    for (char *p = name.at; p && *p; p++)
+      if (*p == '/') *p = '_';
     if (png) st = chart_png(c, &bytes);
     else chart_svg(c, CHART_ALONE, &bytes);
     if (!st) st = name.failed ? HP_ERR_OOM : put_file(f->dir, name.at, &bytes);
@@ -269,19 +271,27 @@ static hp_status plot(const run_files *f, const char *key, str *shown) {
   return st;
 }
 
-hp_status run_files_plots(const run_files *f, str *shown) {
-  HP_TRY(plot(f, "loss", shown));
-  if (!f->log->config->eval_on_each_dataset) return plot(f, "eval_loss", shown);
-  const train_names *names = &f->log->config->is.eval_dataset;
+/* The plots of an evaluation: its loss and its accuracy, where it has one. */
+static hp_status plot_evaluation(const run_files *f, const char *name, str *shown) {
+  static const char *const metric[] = {"loss", "accuracy"};
   str key = {0};
   hp_status st = HP_OK;
-  for (size_t i = 0; i < names->n && !st; i++) {
+  for (int k = 0; k < 2 && !st; k++) {
     str_clear(&key);
-    str_printf(&key, "eval_%s_loss", names->at[i]);
-    for (char *p = key.at; p && *p; p++)
-      if (*p == '/') *p = '_';
+    str_printf(&key, "eval_%s%s%s", name, *name ? "_" : "", metric[k]);
     st = key.failed ? HP_ERR_OOM : plot(f, key.at, shown);
   }
   str_free(&key);
   return st;
+}
+
+hp_status run_files_plots(const run_files *f, str *shown) {
+  const train_config *c = f->log->config;
+  HP_TRY(plot(f, "loss", shown));
+  if (c->stage == STAGE_dpo) HP_TRY(plot(f, "rewards/accuracies", shown));
+  if (c->stage == STAGE_kto) HP_TRY(plot(f, "rewards/chosen", shown));
+  if (!c->eval_on_each_dataset) return plot_evaluation(f, "", shown);
+  const train_names *names = &c->is.eval_dataset;
+  for (size_t i = 0; i < names->n; i++) HP_TRY(plot_evaluation(f, names->at[i], shown));
+  return HP_OK;
 }

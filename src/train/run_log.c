@@ -186,14 +186,30 @@ static void put_value(json_writer *w, const char *key, const run_value *v) {
   else json_put_double(w, v->number);
 }
 
+static bool ends_with(const char *key, const char *end) {
+  size_t n = strlen(key), m = strlen(end);
+  return n >= m && !strcmp(key + n - m, end);
+}
+
 /* Figures of generated answers, under their own names. */
 static void put_similarities(json_writer *w, const run_entry *e) {
   for (int i = 0; i < e->n; i++)
-    for (int k = 0; k < SIMILARITIES; k++) {
-      const char *key = e->value[i].key;
-      size_t n = strlen(key), end = strlen(similarity_name[k]);
-      if (n > end && !strcmp(key + n - end, similarity_name[k])) put_value(w, key, &e->value[i]);
-    }
+    for (int k = 0; k < SIMILARITIES; k++)
+      if (ends_with(e->value[i].key, similarity_name[k]))
+        put_value(w, e->value[i].key, &e->value[i]);
+}
+
+/* Metrics of preferences and accuracies, under their own names. */
+static void put_preferences(json_writer *w, const run_entry *e) {
+  static const char *const group[] = {"rewards/", "logps/", "logits/"};
+  static const char *const end[] = {"kl", "sft_loss", "odds_ratio_loss", "_accuracy"};
+  for (int i = 0; i < e->n; i++) {
+    const char *key = e->value[i].key;
+    bool is = false;
+    for (size_t k = 0; k < sizeof group / sizeof *group; k++) is |= strstr(key, group[k]) != NULL;
+    for (size_t k = 0; k < sizeof end / sizeof *end; k++) is |= ends_with(key, end[k]);
+    if (is) put_value(w, key, &e->value[i]);
+  }
 }
 
 void run_log_print_line(const run_log *r, const run_entry *e, double now, str *out) {
@@ -208,6 +224,7 @@ void run_log_print_line(const run_log *r, const run_entry *e, double now, str *o
   put_value(&w, "eval_loss", run_entry_get(e, "eval_loss"));
   put_similarities(&w, e);
   put_value(&w, "accuracy", run_entry_get(e, "rewards/accuracies"));
+  put_preferences(&w, e);
   put_value(&w, "lr", run_entry_get(e, "learning_rate"));
   put_value(&w, "epoch", run_entry_get(e, "epoch"));
   json_put_key(&w, "percentage");

@@ -63,10 +63,23 @@ for row in "sigmoid 0.6931" "hinge 1.0" "ipo 25.0" "kto_pair 0.5"; do
 done
 
 it "evaluations report rewards"
-run train dpo/job.yaml output_dir=eval val_size=1 eval_strategy=steps eval_steps=2 per_device_eval_batch_size=1
+run train dpo/job.yaml output_dir=eval val_size=1 eval_strategy=steps eval_steps=2 per_device_eval_batch_size=1 plot_loss=true
 exit_is 0
 grep -q '"eval_rewards/margins"' eval/trainer_state.json || fail "no eval_rewards/margins"
 grep -q '"accuracy": ' eval/trainer_log.jsonl || fail "no accuracy in trainer_log.jsonl"
+for key in rewards/chosen rewards/margins logps/rejected logits/chosen eval_rewards/accuracies eval_logps/chosen; do
+  grep -q "\"$key\": " eval/trainer_log.jsonl || fail "no $key in trainer_log.jsonl"
+done
+is_file eval/training_rewards_accuracies.png
+grep -q "reward of chosen above rejected answers" eval/report.html || fail "no chart of rewards/margins"
+run train kto/job.yaml output_dir=judged plot_loss=true max_steps=2
+exit_is 0
+grep -q '"kl": ' judged/trainer_log.jsonl || fail "no kl in trainer_log.jsonl"
+is_file judged/training_rewards_chosen.png
+run train rm/job.yaml output_dir=scored plot_loss=true max_steps=2 val_size=1 eval_strategy=steps eval_steps=1 per_device_eval_batch_size=1
+exit_is 0
+grep -q '"eval_accuracy": ' scored/trainer_log.jsonl || fail "no eval_accuracy in trainer_log.jsonl"
+is_file scored/training_eval_accuracy.png
 run train dpo/job.yaml output_dir=smooth val_size=1 do_eval=true per_device_eval_batch_size=1 dpo_label_smoothing=0.3 learning_rate=0.01
 exit_is 0
 want=$(json smooth/eval_results.json eval_rewards/margins | awk '{ printf "%.9g", 0.7 * log(1 + exp(-$1)) + 0.3 * log(1 + exp($1)) }')
