@@ -28,8 +28,9 @@ struct saved {
 
 /* --- the index -------------------------------------------------------------------------------- */
 
-/* Adds the place n to the last failure. */
+/* Adds the place n to the last failure, which is the file's but for memory. */
 static hp_status fail_at(const tree_node *n, hp_status st) {
+  if (st == HP_ERR_OOM) return st;
   err_report why;
   err_take(st, &why);
   TREE_FAIL(n, "%s", why.message);
