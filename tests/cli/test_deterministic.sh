@@ -1,7 +1,7 @@
 #!/bin/sh
 # deterministic: layout: loss and weights are those of one device, bit for bit, on every mesh.
 # MESHES=all: on more of them, up to 35 devices; some: on those that differ most.
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../cli/lib.sh"
 . "$ROOT/tests/cli/model_lib.sh"
 . "$ROOT/tests/cli/train_lib.sh"
 
