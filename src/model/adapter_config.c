@@ -143,7 +143,7 @@ static void put_start(json_writer *w, const adapter *a) {
   else json_key_bool(w, "init_lora_weights", true);
 }
 
-static hp_status print_anew(const adapter *a, const char *base, bool turned, json_writer *w) {
+static hp_status print_anew(const adapter *a, const char *base, bool transposed, json_writer *w) {
   bool all = a->o.target.n == 1 && !strcmp(a->o.target.at[0], "all");
   hp_status st = HP_OK;
   json_open_map(w);
@@ -151,7 +151,7 @@ static hp_status print_anew(const adapter *a, const char *base, bool turned, jso
   json_put_key(w, "auto_mapping"), json_put_null(w);
   json_key_string(w, "base_model_name_or_path", base);
   json_key_string(w, "bias", "none");
-  json_key_bool(w, "fan_in_fan_out", turned);
+  json_key_bool(w, "fan_in_fan_out", transposed);
   json_key_bool(w, "inference_mode", true);
   put_start(w, a);
   json_put_key(w, "lora_alpha");
@@ -172,11 +172,11 @@ static hp_status print_anew(const adapter *a, const char *base, bool turned, jso
   return st;
 }
 
-hp_status adapter_print_config(const adapter *a, const char *base, bool turned, str *out) {
+hp_status adapter_print_config(const adapter *a, const char *base, bool transposed, str *out) {
   json_writer w = {.out = out, .indent = 2};
   hp_status st = HP_OK;
   if (a->config.root) print_again(a->config.root, base, &w);
-  else st = print_anew(a, base, turned, &w);
+  else st = print_anew(a, base, transposed, &w);
   str_add_char(out, '\n');
   return st ? st : str_status(out);
 }

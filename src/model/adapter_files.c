@@ -16,7 +16,7 @@ typedef struct adapter_factors {
   float *size;  /* [out], with DoRA */
   float *grow;  /* [out] factors of rows, of adapter_file_measure */
   int64_t rank, in, out;
-  bool turned;
+  bool transposed;
   float scale;
 } adapter_factors;
 
@@ -295,7 +295,7 @@ static hp_status read_factors(adapter_file *f, const adapter_subject *s) {
     *x = (adapter_factors){.rank = m->rank,
                            .in = l->in,
                            .out = l->out,
-                           .turned = l->turned,
+                           .transposed = l->transposed,
                            .scale = (float)adapter_scale(a, m)};
     HP_TRY(read_factor(f, m->name, A, &x->A));
     HP_TRY(read_factor(f, m->name, B, &x->B));
@@ -358,8 +358,8 @@ static void add_product(const adapter_factors *m, int64_t row, int64_t column, s
     for (int64_t k = 0; k < m->rank; k++)
       for (size_t i = 0; i < some; i++) {
         int64_t at = column + (int64_t)i;
-        sum[i] += m->turned ? m->B[at * m->rank + k] * m->A[k * m->in + row]
-                            : m->B[row * m->rank + k] * m->A[k * m->in + at];
+        sum[i] += m->transposed ? m->B[at * m->rank + k] * m->A[k * m->in + row]
+                                : m->B[row * m->rank + k] * m->A[k * m->in + at];
       }
     for (size_t i = 0; i < some; i++) x[done + i] += m->scale * sum[i];
   }
@@ -367,11 +367,11 @@ static void add_product(const adapter_factors *m, int64_t row, int64_t column, s
 
 /* The place in [out] of element i of the weight. */
 static int64_t row_of(const adapter_factors *m, size_t i) {
-  return (int64_t)(m->turned ? i % (size_t)m->out : i / (size_t)m->in);
+  return (int64_t)(m->transposed ? i % (size_t)m->out : i / (size_t)m->in);
 }
 
 static void add_products(const adapter_factors *m, size_t first, size_t n, float *x) {
-  size_t width = (size_t)(m->turned ? m->out : m->in);
+  size_t width = (size_t)(m->transposed ? m->out : m->in);
   for (size_t done = 0, some; done < n; done += some, first += some) {
     size_t left = width - first % width;
     some = left < n - done ? left : n - done;

@@ -46,6 +46,6 @@ hp_status adapter_file_merge(const adapter_file *f, const char *tensor, size_t f
 /* Options of a from a->config; HP_ERR_INPUT names a key that does not fit, or is not built. */
 hp_status adapter_read_config(adapter *a);
 /* adapter_config.json, for the base model in the folder `base`: as it was read, or anew. */
-hp_status adapter_print_config(const adapter *a, const char *base, bool turned, str *out);
+hp_status adapter_print_config(const adapter *a, const char *base, bool transposed, str *out);
 
 #endif

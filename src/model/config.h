@@ -44,7 +44,7 @@ typedef struct {
 /* Latent attention: keys and values are computed from a narrow vector. */
 typedef struct {
   int64_t q_rank, kv_rank; /* q_rank 0: queries are computed from the hidden state */
-  int64_t plain, turned;   /* dims of a query or key without and with positions */
+  int64_t plain, rotated;  /* dims of a query or key without and with positions */
   int64_t v_dim;           /* of a head's value */
   double score_scale;
 } latent_config;

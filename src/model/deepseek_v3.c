@@ -20,11 +20,11 @@ static hp_tensor slice_last_dim(model_build *b, hp_tensor x, int64_t start, int6
   return hp_slice(b->g, x, hp_shape_of(b->g, x).rank - 1, start, start + n);
 }
 
-/* [B,T,H,plain + turned]; the second part is rotated by position. */
+/* [B,T,H,plain + rotated]; the second part has its position. */
 static hp_tensor build_queries(model_build *b, int layer, hp_tensor x) {
   const model_config *c = b->c;
   const latent_config *l = &c->latent;
-  int64_t in = c->hidden, dims = l->plain + l->turned;
+  int64_t in = c->hidden, dims = l->plain + l->rotated;
   const char *name = "q_proj";
   if (l->q_rank) {
     x = build_linear(b, x, in, l->q_rank, c->qkv_bias, 1, attention_place(layer, "q_a_proj").text);
@@ -36,27 +36,28 @@ static hp_tensor build_queries(model_build *b, int layer, hp_tensor x) {
       build_linear(b, x, in, c->heads * dims, false, 1, attention_place(layer, name).text);
   q = build_annotated(b, layer, "q_proj", build_heads(b, q, c->heads, dims));
   hp_tensor part[2] = {slice_last_dim(b, q, 0, l->plain),
-                       build_rope(b, slice_last_dim(b, q, l->plain, l->turned))};
+                       build_rope(b, slice_last_dim(b, q, l->plain, l->rotated))};
   return hp_concat(b->g, part, 2, 3);
 }
 
-/* k [B,T,H,plain + turned], with the second part shared by all heads, and v [B,T,H,v_dim]. */
+/* k [B,T,H,plain + rotated], with the second part shared by all heads, and v [B,T,H,v_dim]. */
 static void build_keys_and_values(model_build *b, int layer, hp_tensor x, hp_tensor *k,
                                   hp_tensor *v) {
   const model_config *c = b->c;
   const latent_config *l = &c->latent;
-  hp_tensor narrow = build_linear(b, x, c->hidden, l->kv_rank + l->turned, c->qkv_bias, 1,
+  hp_tensor narrow = build_linear(b, x, c->hidden, l->kv_rank + l->rotated, c->qkv_bias, 1,
                                   attention_place(layer, "kv_a_proj_with_mqa").text);
-  hp_tensor turned = build_heads(b, slice_last_dim(b, narrow, l->kv_rank, l->turned), 1, l->turned);
+  hp_tensor rotated =
+      build_heads(b, slice_last_dim(b, narrow, l->kv_rank, l->rotated), 1, l->rotated);
   hp_tensor latent = decoder_norm(b, slice_last_dim(b, narrow, 0, l->kv_rank), l->kv_rank,
                                   latent_eps, attention_place(layer, "kv_a_layernorm").text);
   hp_tensor kv = build_linear(b, latent, l->kv_rank, c->heads * (l->plain + l->v_dim), false, 1,
                               attention_place(layer, "kv_b_proj").text);
   kv = build_heads(b, kv, c->heads, l->plain + l->v_dim);
   kv = build_annotated(b, layer, "k_proj", kv);
-  turned =
-      hp_broadcast(b->g, build_rope(b, turned), (hp_shape){4, {b->B, b->T, c->heads, l->turned}});
-  hp_tensor part[2] = {slice_last_dim(b, kv, 0, l->plain), turned};
+  rotated =
+      hp_broadcast(b->g, build_rope(b, rotated), (hp_shape){4, {b->B, b->T, c->heads, l->rotated}});
+  hp_tensor part[2] = {slice_last_dim(b, kv, 0, l->plain), rotated};
   *k = hp_concat(b->g, part, 2, 3);
   *v = slice_last_dim(b, kv, l->plain, l->v_dim);
 }
@@ -87,11 +88,11 @@ static hp_tensor build_hidden(model_build *b) { return decoder_hidden(b, build_m
 static double count_params(const model_config *c) {
   const latent_config *l = &c->latent;
   double h = (double)c->hidden, heads = (double)c->heads, kv = (double)l->kv_rank;
-  double q = heads * (double)(l->plain + l->turned), rank = (double)l->q_rank;
+  double q = heads * (double)(l->plain + l->rotated), rank = (double)l->q_rank;
   double n = rank > 0 ? h * rank + rank + rank * q : h * q;
-  n += h * (kv + (double)l->turned) + kv + kv * heads * (double)(l->plain + l->v_dim);
+  n += h * (kv + (double)l->rotated) + kv + kv * heads * (double)(l->plain + l->v_dim);
   n += heads * (double)l->v_dim * h;
-  if (c->qkv_bias) n += rank + kv + (double)l->turned + h;
+  if (c->qkv_bias) n += rank + kv + (double)l->rotated + h;
   return decoder_frame_params(c) + (double)c->layers * n + moe_params(c);
 }
 
@@ -104,15 +105,15 @@ static hp_status read_attention(const tree_node *root, model_config *c) {
   HP_TRY(config_read_size(root, "q_lora_rank", 1536, 0, &l->q_rank));
   HP_TRY(config_opt_size(root, "kv_lora_rank", 512, &l->kv_rank));
   HP_TRY(config_opt_size(root, "qk_nope_head_dim", 128, &l->plain));
-  HP_TRY(config_opt_size(root, "qk_rope_head_dim", 64, &l->turned));
+  HP_TRY(config_opt_size(root, "qk_rope_head_dim", 64, &l->rotated));
   HP_TRY(config_opt_size(root, "v_head_dim", 128, &l->v_dim));
   if (c->kv_heads != c->heads)
     TREE_FAIL(tree_get(root, "num_key_value_heads"),
               "%lld is not num_attention_heads, %lld: here every head has keys of its own",
               (long long)c->kv_heads, (long long)c->heads);
-  int64_t keys = l->plain + l->turned;
+  int64_t keys = l->plain + l->rotated;
   c->head_dim = keys > l->v_dim ? keys : l->v_dim;
-  c->rope.dims = l->turned;
+  c->rope.dims = l->rotated;
   HP_TRY(tree_opt_bool(root, "rope_interleave", true, &c->rope.interleaved));
   HP_TRY(config_check_sizes(root, c));
   HP_TRY(config_read_rope(root, c));

@@ -126,7 +126,7 @@ static hp_tensor add_bias(model_build *b, hp_tensor y, int64_t out, const char *
 
 /* The module of the weight "NAME.weight", as a linear layer of the model. */
 static model_linear linear_of(const matrix_spec *m, const char *weight) {
-  model_linear l = {.in = m->in, .out = m->out, .turned = m->turned};
+  model_linear l = {.in = m->in, .out = m->out, .transposed = m->transposed};
   const char *end = strrchr(weight, '.');
   snprintf(l.name, sizeof l.name, "%.*s", (int)(end ? end - weight : 0), weight);
   return l;
@@ -143,10 +143,11 @@ typedef struct {
 static hp_tensor row_factors(model_build *b, const built_linear *k, hp_tensor A, hp_tensor B,
                              double scale) {
   hp_graph *g = b->g;
-  const int64_t in = k->l->turned ? 0 : 1;
+  const int64_t in = k->l->transposed ? 0 : 1;
   hp_tensor size =
       build_param(b, PARAM_LORA_SIZE, 1, 1, &k->l->out, "%s.lora_magnitude_vector", k->l->name);
-  hp_tensor ba = k->l->turned ? hp_einsum(g, "nr,rc->cn", B, A) : hp_einsum(g, "nr,rc->nc", B, A);
+  hp_tensor ba =
+      k->l->transposed ? hp_einsum(g, "nr,rc->cn", B, A) : hp_einsum(g, "nr,rc->nc", B, A);
   hp_tensor v = hp_add(g, hp_cast(g, k->w, HP_F32), hp_scale(g, ba, scale));
   hp_tensor sum = hp_sum(g, hp_mul(g, v, v), &in, 1, false);
   hp_tensor norm = hp_map(g, "sqrt", sum, HP_NONE, HP_NONE);
@@ -192,13 +193,13 @@ static hp_tensor add_adapter(model_build *b, const built_linear *k) {
 hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const char *name) {
   const model_param *have = find_param(b, name); /* a tied head: the unpacked embedding */
   bool packed = have ? have->order : b->packed && m->out % PARAM_PACK == 0;
-  const int64_t stored[] = {m->turned ? m->in : m->out, m->turned ? m->out : m->in};
+  const int64_t stored[] = {m->transposed ? m->in : m->out, m->transposed ? m->out : m->in};
   const int64_t packed_dims[] = {m->out / PARAM_PACK, m->in, PARAM_PACK};
-  const char *eq = packed ? "btc,ncl->btnl" : m->turned ? "btc,cn->btn" : "btc,nc->btn";
+  const char *eq = packed ? "btc,ncl->btnl" : m->transposed ? "btc,cn->btn" : "btc,nc->btn";
   hp_tensor w = build_param(b, PARAM_MATRIX, m->init_scale, packed ? 3 : 2,
                             packed ? packed_dims : stored, "%s", name);
   model_param *p = find_param(b, name);
-  if (packed && p) p->order = m->turned ? ORDER_PACKED_COLUMNS : ORDER_PACKED_ROWS;
+  if (packed && p) p->order = m->transposed ? ORDER_PACKED_COLUMNS : ORDER_PACKED_ROWS;
   x = hp_cast(b->g, x, b->compute);
   hp_tensor y = hp_einsum_to(b->g, eq, x, hp_cast(b->g, w, b->compute), m->result);
   hp_shape s = hp_shape_of(b->g, y);

@@ -63,11 +63,11 @@ bool model_param_is_value_head(const model_param *p);
 /* To either: it is not in the files of the model. */
 bool model_param_is_extra(const model_param *p);
 
-/* A linear layer, whose weight NAME.weight is [out,in], or [in,out] if turned. */
+/* A linear layer, whose weight NAME.weight is [out,in], or [in,out] if transposed. */
 typedef struct {
   char name[152];
   int64_t in, out;
-  bool turned;
+  bool transposed;
 } model_linear;
 
 /* A sharding annotation: a value of the model for which a layout can be declared. */
@@ -198,10 +198,10 @@ hp_tensor build_param(model_build *b, param_kind kind, double init_scale, int ra
 void build_alias(model_build *b, const char *name, const char *alias, int64_t row, int64_t rows);
 /* The tensor of a parameter in the graph; HP_NONE if it has none of that name. */
 hp_tensor build_find_param(const model_build *b, const char *name);
-/* x [B,T,in] times the matrix `name`, [out,in] in the checkpoint, or [in,out] if `turned`. */
+/* x [B,T,in] times the matrix `name`, [out,in] in the checkpoint, or [in,out] if `transposed`. */
 typedef struct {
   int64_t in, out;
-  bool turned;
+  bool transposed;
   double init_scale;
   hp_dtype result;
 } matrix_spec;

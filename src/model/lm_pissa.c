@@ -21,7 +21,7 @@ typedef struct {
   const model_param *p; /* of its weight */
   int64_t rank;
   double scale;
-  float *w, *A, *B; /* [out,in] or turned, [rank,in], [out,rank] */
+  float *w, *A, *B; /* [out,in] or transposed, [rank,in], [out,rank] */
   void *stored;     /* w as the device has it */
 } split;
 
@@ -40,7 +40,7 @@ static hp_status read_weight(const lm *m, split *s) {
 
 static hp_status find_vectors(splitting *x, const split *s, svd_vectors *v) {
   const adapter_options *o = &x->m->adapter->o;
-  svd_matrix a = {s->w, s->l->out, s->l->in, s->l->turned};
+  svd_matrix a = {s->w, s->l->out, s->l->in, s->l->transposed};
   if (o->pissa_iter < 0) return svd_exact(&a, v);
   mt19937_skip(&x->random,
                s->rank * (s->l->in + s->l->out)); /* of the factors that peft replaces */
@@ -60,7 +60,7 @@ static void take_apart(const split *s, const svd_vectors *v) {
     for (int64_t j = 0; j < in; j++) {
       double sum = 0;
       for (int64_t k = 0; k < r; k++) sum += (double)s->B[i * r + k] * (double)s->A[k * in + j];
-      float *w = &s->w[s->l->turned ? j * out + i : i * in + j];
+      float *w = &s->w[s->l->transposed ? j * out + i : i * in + j];
       *w = (float)((double)*w - scale * sum);
     }
 }

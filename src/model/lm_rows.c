@@ -14,7 +14,7 @@ static hp_status measure(const lm *m, const model_linear *l, const model_param *
   for (int64_t o = 0; o < l->out; o++) {
     double sum = 0;
     for (int64_t i = 0; i < l->in; i++) {
-      float e = x[l->turned ? i * l->out + o : o * l->in + i];
+      float e = x[l->transposed ? i * l->out + o : o * l->in + i];
       sum += (double)e * (double)e;
     }
     norm[o] = (float)sqrt(sum);

@@ -151,7 +151,7 @@ static dim_cut find_adapter_cut(const lm *m, const model_param *p, int d) {
   model_param weight = {.shape = {.rank = 2}};
   if (d != in || !l) return (dim_cut){'-', CUT_ELEMENTS};
   snprintf(weight.name, sizeof weight.name, "%.151s.weight", l->name);
-  return find_cut(m->c.family, &weight, in != l->turned);
+  return find_cut(m->c.family, &weight, in != l->transposed);
 }
 
 /* The length of a shard of a dim that consists of units; the last shards may be shorter.  Query

@@ -106,8 +106,8 @@ static hp_status write_config(const trainer *t, const char *dir) {
   plain.o.pissa = false;
   plain.o.rank *= 2;
   plain.o.alpha *= plain.o.rslora ? sqrt(2) : 2;
-  bool turned = t->model.m->linears.at[0].turned;
-  hp_status st = adapter_print_config(&plain, t->config.model_name_or_path, turned, &text);
+  bool transposed = t->model.m->linears.at[0].transposed;
+  hp_status st = adapter_print_config(&plain, t->config.model_name_or_path, transposed, &text);
   if (!st) st = path_join(&path, dir, ADAPTER_CONFIG);
   if (!st) st = file_write(path.at, text.at, text.len);
   str_free(&text);

@@ -28,8 +28,8 @@ static const char *config_name(const lm *m) { return m->adapter ? ADAPTER_CONFIG
 static hp_status print_own_config(const trainer *t, hp_dtype type, str *out) {
   const lm *m = t->model.m;
   if (!m->adapter) return print_config(m, type, out);
-  bool turned = m->linears.len && m->linears.at[0].turned;
-  return adapter_print_config(m->adapter, t->config.model_name_or_path, turned, out);
+  bool transposed = m->linears.len && m->linears.at[0].transposed;
+  return adapter_print_config(m->adapter, t->config.model_name_or_path, transposed, out);
 }
 
 /* What a resume needs besides tensors and history; what must not have changed comes first.  tuning:
