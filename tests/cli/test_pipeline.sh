@@ -76,7 +76,7 @@ run train job/job.yaml output_dir=nowhere strategy=pp=7
 refused "7 stages of a pipeline, and the model has 6 layers"
 one="gradient_accumulation_steps=1 global_batch_size=null"
 run train job/job.yaml output_dir=nowhere strategy=pp=2 $one "hyper_parallel.pipeline={schedule: rows.txt}"
-refused 'pipeline:' 'expected a number from 0 to 0'
+refused 'rows.txt:3: microbatch' 'expected a number from 0 to 0'
 printf '0 B 0\n0 F 0\n1 F 0\n1 B 0\n' > one.txt
 run train job/job.yaml output_dir=nowhere strategy=pp=2 $one "hyper_parallel.pipeline={schedule: one.txt}"
 refused 'stage 0 B 0 (line 1) needs stage 0 F 0 (line 2), which does not come before it'
