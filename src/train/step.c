@@ -53,6 +53,7 @@ struct stepper {
   step_ways ways;
   step_program kept[KEPT];
   int n_kept;
+  const step_program *prepared; /* has the choice for programs of its shapes; NULL: none does */
   uint64_t clock;
   const hp_program *ran;
   uint64_t work_bytes;
@@ -122,6 +123,10 @@ static bool same_shapes(const step_program *a, const step_program *b) {
 static hp_status choose_way(stepper *s, step_program *p) {
   const step_options *o = options_of(s);
   step_plan plan;
+  if (s->prepared && same_shapes(s->prepared, p)) {
+    p->choice = s->prepared->choice;
+    return HP_OK;
+  }
   p->choice = (step_choice){.way = STEP_AS_ASKED, .leaves = o->update == UPDATE_NEXT_STEP};
   for (int i = 0; i < s->n_kept; i++)
     if (same_shapes(&s->kept[i], p)) {
@@ -308,12 +313,26 @@ static hp_status find_program(stepper *s, const step_micro *b, int64_t n, bool a
   return HP_OK;
 }
 
-hp_status stepper_prepare(stepper *s, const step_micro *b, int64_t n) {
+static hp_status find_programs(stepper *s, const step_micro *b, int64_t n, bool leaves) {
   step_program *p;
-  HP_TRY(find_program(s, b, n, false, &p));
-  if (!p->choice.leaves) return HP_OK;
-  HP_TRY(find_program(s, NULL, 0, true, &p));
-  return find_program(s, b, n, true, &p);
+  if (leaves) HP_TRY(find_program(s, b, n, true, &p));
+  if (leaves) HP_TRY(find_program(s, NULL, 0, true, &p));
+  return find_program(s, b, n, false, &p);
+}
+
+/* The step that is planned under a memory limit is one between others.  It is loaded first, so that
+ * tensors are on the tiers that its plan needs; the first step and the last update have room for
+ * more of them on the device, and take them from where they are. */
+hp_status stepper_prepare(stepper *s, const step_micro *b, int64_t n) {
+  step_program between = {.n = n, .shape = mem_calloc((size_t)n, sizeof *between.shape)};
+  HP_TRY_MEM(between.shape);
+  for (int64_t i = 0; i < n; i++) between.shape[i] = (micro_shape){b[i].B, b[i].T};
+  hp_status st = choose_way(s, &between);
+  s->prepared = &between;
+  if (!st) st = find_programs(s, b, n, between.choice.leaves);
+  s->prepared = NULL;
+  free_program(&between);
+  return st;
 }
 
 /* --- running ---------------------------------------------------------------------------------- */
