@@ -310,7 +310,9 @@ hp_status hp_params_verify(const hp_device *d); /* HP_ERR_DEVICE: copies of a sh
 /* Tokens of sharded experts go to devices that need them, to all, or as is faster; same bits. */
 typedef enum { HP_DISPATCH_AUTO, HP_DISPATCH_ROWS, HP_DISPATCH_ALL } hp_dispatch;
 typedef struct {
-  bool remat;                       /* recompute forward values of a block in its backward */
+  bool remat; /* recompute forward values of a block in its backward: of all blocks, or of the */
+  int remat_blocks;                 /* first so many of each stage (0: all), and of all places, */
+  const char *const *remat_places;  /* or of modules that match a name of a list that ends NULL */
   const char *dump_dir, *dump_name; /* folder for texts after stages; of a piece, in their names */
   bool serial;            /* collectives run between computations, not overlapped; same bits */
   uint64_t prefetch;      /* bytes of params gathered ahead of use; 0: those of a block */

@@ -11,15 +11,33 @@ static hp_status copy_graph(const hp_graph *g, hp_graph **out) {
   return rewrite_end(&r, HP_OK, out);
 }
 
+static hp_status copy_text(const char **text, arena *to) {
+  if (!*text) return HP_OK;
+  *text = arena_strdup(to, *text);
+  return *text ? HP_OK : HP_ERR_OOM;
+}
+
+static hp_status copy_texts(const char *const **list, arena *to) {
+  size_t n = 0;
+  if (!*list) return HP_OK;
+  while ((*list)[n]) n++;
+  const char **copy = arena_alloc(to, n + 1, sizeof *copy);
+  HP_TRY_MEM(copy);
+  for (size_t i = 0; i < n; i++) {
+    copy[i] = (*list)[i];
+    HP_TRY(copy_text(&copy[i], to));
+  }
+  copy[n] = NULL;
+  *list = copy;
+  return HP_OK;
+}
+
 static hp_status copy_options(const hp_compile_options *o, hp_piece *p) {
   if (!o) return HP_OK;
   p->o = *o;
-  if (o->dump_dir) str_add(&p->dump_dir, o->dump_dir);
-  if (o->dump_name) str_add(&p->dump_name, o->dump_name);
-  if (o->dump_dir) p->o.dump_dir = p->dump_dir.at;
-  if (o->dump_name) p->o.dump_name = p->dump_name.at;
-  HP_TRY(str_status(&p->dump_dir));
-  return str_status(&p->dump_name);
+  HP_TRY(copy_text(&p->o.dump_dir, &p->texts));
+  HP_TRY(copy_text(&p->o.dump_name, &p->texts));
+  return copy_texts(&p->o.remat_places, &p->texts);
 }
 
 static hp_status fill_piece(const hp_graph *g, const hp_compile_options *o, hp_piece *p) {
@@ -44,7 +62,6 @@ HP_API void hp_piece_free(hp_piece *p) {
   vec_free(&p->edge);
   compile_end(&p->c);
   graph_free(p->g);
-  str_free(&p->dump_dir);
-  str_free(&p->dump_name);
+  arena_free(&p->texts);
   mem_free(p);
 }

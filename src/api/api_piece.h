@@ -9,8 +9,8 @@
 struct hp_piece {
   hp_device *d;
   hp_graph *g;          /* a copy: the caller's may go */
-  hp_compile_options o; /* its texts are the next */
-  str dump_dir, dump_name;
+  hp_compile_options o; /* its texts are in `texts` */
+  arena texts;
   compilation c; /* of a pipeline none: */
   /* a piece for each mesh, NULL where the graph has nothing, what crosses between them, and which
    * stages read each other. */

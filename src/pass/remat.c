@@ -3,7 +3,9 @@
  * them.  The clones do the same arithmetic on the same values, so no bit changes.
  *
  * Cheap values always: elementwise ops of values that the backward has anyway.  With gradient
- * checkpointing, all values of a block: only its inputs are kept. */
+ * checkpointing, all values of a block: only its inputs are kept.  It may be limited to some
+ * places of the model, and to the first blocks of each stage, whose values are kept longest. */
+#include "base/place.h"
 #include "ops/ops.h"
 #include "pass/pass.h"
 
@@ -50,17 +52,49 @@ static bool is_cheap(const remat *m, const bool *read, const ir_node *n) {
   return inner;
 }
 
-static hp_status choose(remat *m, bool all) {
+/* Which nodes are recomputed whatever they cost. */
+typedef struct {
+  const hp_compile_options *o;
+  uint32_t *rank;  /* [UINT16_MAX + 1] of a block among those of its stage, from 1 */
+  uint32_t *count; /* [UINT16_MAX + 1] blocks of a stage so far */
+  uint32_t loc;    /* the last place that was compared, */
+  bool matches;    /* and whether it does */
+} wanted;
+
+static bool is_wanted(wanted *w, const hp_graph *g, const ir_node *n) {
+  if (!w->o->remat) return false;
+  if (!w->rank[n->block]) w->rank[n->block] = ++w->count[n->stage];
+  if (w->o->remat_blocks && w->rank[n->block] > (uint32_t)w->o->remat_blocks) return false;
+  if (!w->o->remat_places) return true;
+  if (n->loc != w->loc) w->matches = place_matches_any(w->o->remat_places, graph_str(g, n->loc));
+  w->loc = n->loc;
+  return w->matches;
+}
+
+static void mark_again(remat *m, wanted *w, const bool *read) {
   const hp_graph *g = m->r.from;
-  bool *read = mem_calloc(g->values.len, sizeof *read);
-  HP_TRY_MEM(read);
-  mark_read(g, read);
   for (uint32_t i = 0; i < g->nodes.len; i++) {
     const ir_node *n = graph_node(g, i);
-    if (n->block && n->phase == PHASE_FORWARD && n->n_in) m->again[i] = all || is_cheap(m, read, n);
+    if (n->block && n->phase == PHASE_FORWARD && n->n_in)
+      m->again[i] = is_wanted(w, g, n) || is_cheap(m, read, n);
+  }
+}
+
+static hp_status choose(remat *m, const hp_compile_options *o) {
+  const hp_graph *g = m->r.from;
+  bool *read = mem_calloc(g->values.len, sizeof *read);
+  wanted w = {.o = o,
+              .rank = mem_calloc(UINT16_MAX + 1, sizeof *w.rank),
+              .count = mem_calloc(UINT16_MAX + 1, sizeof *w.count)};
+  hp_status st = read && w.rank && w.count ? HP_OK : HP_ERR_OOM;
+  if (!st) {
+    mark_read(g, read);
+    mark_again(m, &w, read);
   }
   mem_free(read);
-  return HP_OK;
+  mem_free(w.rank);
+  mem_free(w.count);
+  return st;
 }
 
 /* Does the backward of block `block` recompute the value of node d? */
@@ -124,10 +158,13 @@ static hp_status rewrite_backward(remat *m, uint32_t index) {
 
 hp_status pass_remat(const hp_graph *in, const pass_options *o, hp_graph **out) {
   remat m = {0};
+  if (o->options->remat_blocks < 0)
+    HP_FAIL(HP_ERR_ARG, "remat_blocks is %d; expected a number of blocks of each stage, 0: all",
+            o->options->remat_blocks);
   HP_TRY(rewrite_begin(&m.r, in));
   m.again = mem_calloc(in->nodes.len, sizeof *m.again);
   m.clone = mem_calloc(in->values.len, sizeof *m.clone);
-  hp_status st = m.again && m.clone ? choose(&m, o->options->remat) : HP_ERR_OOM;
+  hp_status st = m.again && m.clone ? choose(&m, o->options) : HP_ERR_OOM;
   for (uint32_t i = 0; !st && i < in->nodes.len; i++) {
     const ir_node *n = graph_node(in, i);
     if (n->phase == PHASE_BACKWARD && n->block) st = rewrite_backward(&m, i);

@@ -10,11 +10,11 @@
  *   the whole text that comes out, or the error
  *
  * Steps are the rows of pass.def, `autodiff` (of output "loss" by every param; the gradients become
- * outputs), `chunk piece=N`, `remat full=1`, `narrow one_type=1`, and on programs `lower`,
- * `streams`, `overlap limit=N prefetch=N`, `reorder` and `memory limit=N`.  `overlap` is for two
- * devices that take 1 ns for an operation and for a byte between them.  `shard [no_partial_sums=1]`
- * makes the graph of one device of a mesh, which lines before `run:` name, with the layouts of
- * inputs, params and sharding annotations:
+ * outputs), `chunk piece=N`, `remat full=1 blocks=N places=P`, `narrow one_type=1`, and on programs
+ * `lower`, `streams`, `overlap limit=N prefetch=N`, `reorder` and `memory limit=N`.  `overlap` is
+ * for two devices that take 1 ns for an operation and for a byte between them.  `shard
+ * [no_partial_sums=1]` makes the graph of one device of a mesh, which lines before `run:` name,
+ * with the layouts of inputs, params and sharding annotations:
  *
  *   mesh: (2,2)(dp,tp)
  *   x: (dp,None)
@@ -43,7 +43,8 @@
 typedef struct {
   hp_graph *g;
   program *p;
-  uint64_t limit, prefetch, piece, full, one_type, whole, rows; /* of the step */
+  uint64_t limit, prefetch, piece, full, one_type, whole, rows, blocks; /* of the step */
+  const char *places[2];
   const char *layouts; /* lines "NAME: LAYOUT", the mesh among them */
 } subject;
 
@@ -121,8 +122,11 @@ static hp_status run_pass(subject *s, const char *name) {
     if (strcmp(pass_table[i].name, name)) continue;
     capabilities can = capabilities_usual();
     can.one_type = s->one_type;
-    pass_options o = {.options = &(hp_compile_options){.remat = s->full, .chunk_bytes = s->piece},
-                      .can = &can};
+    hp_compile_options options = {.remat = s->full,
+                                  .remat_blocks = (int)s->blocks,
+                                  .remat_places = s->places[0] ? s->places : NULL,
+                                  .chunk_bytes = s->piece};
+    pass_options o = {.options = &options, .can = &can};
     HP_TRY(pass_table[i].run(s->g, &o, &out));
     graph_free(s->g);
     s->g = out;
@@ -146,17 +150,26 @@ static bool read_number(const char *word, const char *key, uint64_t *out) {
   return is;
 }
 
+static bool read_text(const char *word, const char *key, const char **out) {
+  size_t n = strlen(key);
+  bool is = word && !strncmp(word, key, n) && word[n] == '=';
+  if (is) *out = word + n + 1;
+  return is;
+}
+
 /* "fuse lower memory limit=4096": a number is of the step before it. */
 static hp_status run_steps(subject *s, char *line) {
   char *at = NULL;
   char *word = strtok_r(line, " ", &at);
   while (word) {
     char *next = strtok_r(NULL, " ", &at);
-    s->limit = s->prefetch = s->piece = s->full = s->one_type = s->whole = s->rows = 0;
+    s->limit = s->prefetch = s->piece = s->full = s->one_type = s->whole = s->rows = s->blocks = 0;
+    s->places[0] = NULL;
     while (read_number(next, "limit", &s->limit) || read_number(next, "prefetch", &s->prefetch) ||
            read_number(next, "piece", &s->piece) || read_number(next, "full", &s->full) ||
            read_number(next, "one_type", &s->one_type) ||
-           read_number(next, "no_partial_sums", &s->whole) || read_number(next, "rows", &s->rows))
+           read_number(next, "no_partial_sums", &s->whole) || read_number(next, "rows", &s->rows) ||
+           read_number(next, "blocks", &s->blocks) || read_text(next, "places", &s->places[0]))
       next = strtok_r(NULL, " ", &at);
     HP_TRY(run_step(s, word));
     word = next;
