@@ -10,8 +10,10 @@
 void step_ways_init(step_ways *w, const step_pieces *pieces) {
   *w = (step_ways){.what = NULL};
   for (int i = 0; i < STEP_WAYS; i++) w->way[i] = *pieces;
-  w->way[STEP_WITH_REMAT].o.compile.remat = true;
-  w->way[STEP_WITH_REMAT].quiet = w->way[STEP_WITH_REMAT].again = true;
+  for (int i = STEP_WITH_REMAT; i < STEP_WAYS; i++) {
+    w->way[i].o.compile.remat = true;
+    w->way[i].quiet = w->way[i].again = true;
+  }
 }
 
 void step_ways_free(step_ways *w) {
@@ -91,9 +93,18 @@ static hp_status merge(const step_link *a, const step_link *b, const step_choice
   return st;
 }
 
+/* Of STEP_WITH_SOME. */
+static void set_blocks(step_pieces *p, int blocks) {
+  hp_compile_options o = p->o.compile;
+  if (o.remat_blocks == blocks) return;
+  o.remat_blocks = blocks;
+  step_pieces_set_options(p, &o);
+}
+
 hp_status step_ways_link(step_ways *w, const step_spec *spec, const step_choice *c,
                          step_link *out) {
   step_link a = {0}, b = {0};
+  if (c->way == STEP_WITH_SOME) set_blocks(&w->way[STEP_WITH_SOME], c->blocks);
   if (c->way != STEP_BY_STAGE) return step_pieces_link(&w->way[c->way], spec, out);
   *out = (step_link){0};
   hp_status st = step_pieces_link(&w->way[STEP_AS_ASKED], spec, &a);
@@ -107,7 +118,7 @@ hp_status step_ways_link(step_ways *w, const step_spec *spec, const step_choice 
 void step_ways_linked(step_ways *w, const step_choice *c, int64_t n,
                       const hp_program_stats *linked) {
   for (int i = 0; i < STEP_WAYS; i++)
-    if (c->way == i || c->way == STEP_BY_STAGE) step_pieces_linked(&w->way[i], n, linked);
+    if (step_choice_has(c, i)) step_pieces_linked(&w->way[i], n, linked);
 }
 
 /* --- plans -------------------------------------------------------------------------------------
@@ -141,6 +152,11 @@ static void set_text(step_ways *w, char *text) {
   w->text = text;
 }
 
+/* No plan of the same pieces takes less. */
+static double computing(const step_plan *p) {
+  return p->stats.predicted_s - p->stats.exposed_copy_s;
+}
+
 /* Takes the other choice if its plan is better; *least_s: no plan of this way takes less. */
 static hp_status try_other(step_ways *w, const micro_shape *shape, int64_t n,
                            const step_choice *other, step_choice *c, step_plan *best,
@@ -148,7 +164,7 @@ static hp_status try_other(step_ways *w, const micro_shape *shape, int64_t n,
   step_plan plan;
   char *text = NULL;
   HP_TRY(step_plan_make(w, shape, n, other, &plan, w->what, &text));
-  *least_s = plan.stats.predicted_s - plan.stats.exposed_copy_s;
+  *least_s = computing(&plan);
   if (!is_better(&plan, best)) {
     hp_free(text);
     return HP_OK;
@@ -163,15 +179,37 @@ static hp_status try_other(step_ways *w, const micro_shape *shape, int64_t n,
  * these come first; the other only if updates at the end are better so far, and if computation
  * alone does not take longer. */
 static hp_status try_remat(step_ways *w, const micro_shape *shape, int64_t n, bool both,
-                           step_choice *c, step_plan *best) {
+                           step_choice *c, step_plan *best, double *least_s) {
   bool refused = best->refused; /* to leave the update needs no less memory */
   step_choice other = {.way = STEP_WITH_REMAT, .leaves = both ? !refused : c->leaves};
-  double least_s;
-  HP_TRY(try_other(w, shape, n, &other, c, best, &least_s));
-  if (!both || best->refused || least_s >= best->stats.predicted_s) return HP_OK;
+  HP_TRY(try_other(w, shape, n, &other, c, best, least_s));
+  if (!both || best->refused || *least_s >= best->stats.predicted_s) return HP_OK;
   if (c->leaves && !refused) return HP_OK;
   other.leaves = !other.leaves;
-  return try_other(w, shape, n, &other, c, best, &least_s);
+  return try_other(w, shape, n, &other, c, best, least_s);
+}
+
+/* Recomputation in a quarter, a half and three quarters of the layers of each stage.  To compute
+ * takes between none_s and all_s, what it takes with none of them and with all; once that alone is
+ * no better than what was found, neither are more layers.  Where all of them do not fit, fewer do
+ * not. */
+static hp_status try_some(step_ways *w, const micro_shape *shape, int64_t n, double none_s,
+                          double all_s, step_choice *c, step_plan *best) {
+  enum { PARTS = 4 };
+  int64_t stages = hp_device_stages(w->way[STEP_AS_ASKED].d),
+          layers = (w->way[STEP_AS_ASKED].m->c.layers + stages - 1) / stages;
+  step_plan bound = *best;
+  step_choice other = {.way = STEP_WITH_SOME, .leaves = c->leaves};
+  for (int k = 1; !best->refused && k < PARTS; k++) {
+    int blocks = (int)(layers * k / PARTS);
+    if (blocks == other.blocks) continue;
+    other.blocks = blocks;
+    bound.stats.predicted_s = none_s + (all_s - none_s) * blocks / (double)layers;
+    if (!is_better(&bound, best)) return HP_OK;
+    double least_s;
+    HP_TRY(try_other(w, shape, n, &other, c, best, &least_s));
+  }
+  return HP_OK;
 }
 
 /* --- stages of a pipeline ----------------------------------------------------------------------
@@ -229,16 +267,18 @@ hp_status step_choose(step_ways *w, const micro_shape *shape, int64_t n, step_ch
                       step_plan *out) {
   const step_options *o = &w->way[STEP_AS_ASKED].o;
   bool both = o->update == UPDATE_AUTO;
-  double least_s;
+  double least_s, all_s;
   char *text = NULL;
   *c = (step_choice){.way = STEP_AS_ASKED, .leaves = o->update == UPDATE_NEXT_STEP};
   HP_TRY(step_plan_make(w, shape, n, c, out, w->what, &text));
   set_text(w, text);
+  double none_s = out->refused ? 0 : computing(out);
   if (!out->refused && !step_plan_offloads(out)) return HP_OK;
   if (both && !out->refused) /* it needs no less memory */
     HP_TRY(try_other(w, shape, n, &(step_choice){.way = c->way, .leaves = true}, c, out, &least_s));
   if (!o->remat_auto || o->compile.remat) return HP_OK;
   HP_TRY(try_stages(w, shape, n, c, out));
   if (c->way == STEP_BY_STAGE && !out->refused && !step_plan_offloads(out)) return HP_OK;
-  return try_remat(w, shape, n, both, c, out);
+  HP_TRY(try_remat(w, shape, n, both, c, out, &all_s));
+  return try_some(w, shape, n, none_s, all_s, c, out);
 }

@@ -1,17 +1,19 @@
 /* Under a memory limit a step may keep its activations on the device or on slower tiers, or compute
- * them again in its backward, and it may leave its update to the next step: these ways are planned,
- * and the one that is predicted to be fastest is taken.  None changes a bit. */
+ * them again in its backward, in all layers or in some, and it may leave its update to the next
+ * step: these ways are planned, and the one that is predicted to be fastest is taken.  None changes
+ * a bit. */
 #ifndef TRAIN_STEP_CHOICE_H
 #define TRAIN_STEP_CHOICE_H
 
 #include "train/step_pieces.h"
 
-enum { STEP_AS_ASKED, STEP_WITH_REMAT, STEP_WAYS };
-enum { STEP_BY_STAGE = STEP_WAYS }; /* a way with the pieces of both others */
+enum { STEP_AS_ASKED, STEP_WITH_REMAT, STEP_WITH_SOME, STEP_WAYS };
+enum { STEP_BY_STAGE = STEP_WAYS }; /* a way with the pieces of the first two */
 enum { STEP_CHOSEN_STAGES = 1024 }; /* the most with a choice of their own */
 
 typedef struct {
   int way;
+  int blocks;                            /* STEP_WITH_SOME: layers of each stage with remat */
   bool leaves;                           /* its update, to the next step */
   uint8_t remat[STEP_CHOSEN_STAGES / 8]; /* STEP_BY_STAGE: a bit for each stage with remat */
 } step_choice;
@@ -26,6 +28,11 @@ typedef struct {
   const char *what; /* of the next choices, as hp_link_plan; NULL: nothing */
   char *text;       /* what it says of the plan that was chosen last */
 } step_ways;
+
+/* Are the pieces of a way, from STEP_AS_ASKED on, part of this choice? */
+static inline bool step_choice_has(const step_choice *c, int way) {
+  return c->way == way || (c->way == STEP_BY_STAGE && way <= STEP_WITH_REMAT);
+}
 
 /* pieces: those of STEP_AS_ASKED, without any yet. */
 void step_ways_init(step_ways *w, const step_pieces *pieces);

@@ -72,8 +72,7 @@ static hp_status plan_step(step_planner *p, const planned_program *w, uint64_t r
   step_ways_reserve(&p->ways, reserve);
   hp_status st = step_choose(&p->ways, shape, w->micros, &out->choice, &out->plan);
   for (int i = 0; !st && i < STEP_WAYS; i++)
-    if (out->choice.way == i || out->choice.way == STEP_BY_STAGE)
-      out->plan.stats.compile_s += p->ways.way[i].compile_s;
+    if (step_choice_has(&out->choice, i)) out->plan.stats.compile_s += p->ways.way[i].compile_s;
   mem_free(shape);
   return st;
 }
@@ -219,10 +218,18 @@ static void add_stages(const step_choice *c, str *out) {
   }
 }
 
-static hp_status tell_choice(const all_plans *all, const step_plan *whole) {
+static void add_blocks(const step_choice *c, int stages, str *out) {
+  str_add(out, "activations of the first ");
+  if (c->blocks == 1) str_add(out, "layer");
+  else str_printf(out, "%d layers", c->blocks);
+  str_printf(out, "%s are recomputed", stages > 1 ? " of each stage" : "");
+}
+
+static hp_status tell_choice(const all_plans *all, const step_plan *whole, int stages) {
   const hp_program_stats *s = &all->memory.stats;
   str text = {0};
   if (all->choice.way == STEP_WITH_REMAT) str_add(&text, "activations are recomputed");
+  if (all->choice.way == STEP_WITH_SOME) add_blocks(&all->choice, stages, &text);
   if (all->choice.way == STEP_BY_STAGE) add_stages(&all->choice, &text);
   if (all->choice.leaves)
     str_printf(&text, "%sparams are updated just before their next use", text.len ? ", " : "");
@@ -257,7 +264,7 @@ static hp_status tell(step_planner *p, const all_plans *all) {
     return HP_OK;
   step_choice asked = {.way = STEP_AS_ASKED};
   hp_status st = plan_unlimited(p, &asked, &whole, NULL, NULL);
-  return st ? st : tell_choice(all, &whole);
+  return st ? st : tell_choice(all, &whole, hp_device_stages(p->d));
 }
 
 /* What an evaluation takes is set by a key of its own: the compiler's message cannot know it. */
@@ -291,7 +298,7 @@ static hp_status refuse(step_planner *p, const all_plans *all) {
 
 /* The text of each stage of the plan that is chosen, in the folder, and the plan as text. */
 static hp_status dump_plan(step_planner *p, const step_choice *c, const char *what, char **text) {
-  step_pieces *way = &p->ways.way[c->way == STEP_WITH_REMAT];
+  step_pieces *way = &p->ways.way[c->way == STEP_BY_STAGE ? STEP_AS_ASKED : c->way];
   hp_compile_options plain = way->o.compile, dumps = plain;
   dumps.dump_dir = p->dump_dir;
   step_pieces_set_options(way, &dumps);

@@ -108,7 +108,7 @@ enum {
 enum { DETERMINISTIC_RUN, DETERMINISTIC_LAYOUT };
 enum { ENGINE_PACKED, ENGINE_ONEDNN, ENGINE_OPENBLAS, ENGINE_SCALAR, ENGINE_MEASURED };
 
-typedef enum { RECOMPUTE_AUTO, RECOMPUTE_NONE, RECOMPUTE_FULL } train_recompute;
+typedef enum { RECOMPUTE_AUTO, RECOMPUTE_NONE, RECOMPUTE_FULL, RECOMPUTE_SOME } train_recompute;
 typedef enum {
   RESUME_IF_ANY, /* the newest checkpoint that verifies, else from step 0 */
   RESUME_NEVER,  /* overwrite_output_dir */
@@ -175,8 +175,10 @@ typedef struct {
 #undef SYNONYM
   /* Decided from several keys. */
   struct {
-    hp_dtype compute; /* HP_F32 or HP_BF16 */
-    train_recompute recompute;
+    hp_dtype compute;                    /* HP_F32 or HP_BF16 */
+    train_recompute recompute;           /* SOME: */
+    int recompute_blocks;                /* the first layers, of each stage; 0: all */
+    const char *const *recompute_places; /* modules, NULL at the end; NULL: all */
     uint64_t memory_limit; /* bytes, 0 = none; a share until the run knows its bytes */
     tier_options tiers;
     train_deepspeed deepspeed;

@@ -10,6 +10,7 @@
 #include "train/train_optimizer.h"
 #include "train/train_pipeline.h"
 #include "train/train_preference.h"
+#include "train/train_recompute.h"
 #include "train/train_tiers.h"
 #include "train/train_tuning.h"
 
@@ -513,47 +514,6 @@ static hp_status refuse_plan(train_config *c) {
   TREE_FAIL(c->at[KEY_PARALLEL_plan], "plan files are not built; write plan: auto");
 }
 
-/* auto, none or full; lists and maps, which say it of parts of a model, are not built. */
-static hp_status read_policy(const tree_node *v, const char *const *word, size_t n, int *out) {
-  *out = 0;
-  if (!v) return HP_OK;
-  for (size_t i = 0; v->kind == TREE_STRING && i < n; i++)
-    if (!strcmp(v->string, word[i])) {
-      *out = (int)i;
-      return HP_OK;
-    }
-  const char *near = v->kind == TREE_STRING ? str_nearest(v->string, word, n) : NULL;
-  TREE_FAIL(v, "%s is not %s; expected %s%s%s%s%s%s%s%s", tree_what(v).text,
-            v->kind == TREE_LIST || v->kind == TREE_MAP ? "built" : "known", word[0],
-            n > 2 ? ", " : " or ", word[1], n > 2 ? " or " : "", n > 2 ? word[2] : "",
-            near ? " (did you mean \"" : "", near ? near : "", near ? "\"?)" : "");
-}
-
-static hp_status decide_recompute(train_config *c) {
-  static const char *const word[] = {"auto", "none", "full"};
-  int policy;
-  HP_TRY(read_policy(c->parallel.recompute, word, 3, &policy));
-  c->is.recompute = (train_recompute)policy;
-  bool fully = c->is.tiers.policy == HP_PLAN_FULL_RECOMPUTE;
-  if (fully && c->at[KEY_PARALLEL_recompute] && policy == RECOMPUTE_NONE)
-    TREE_FAIL(c->at[KEY_PARALLEL_recompute], "none contradicts %s; remove one of them",
-              tree_where(c->at[KEY_PARALLEL_offload_policy]).text);
-  if (c->disable_gradient_checkpointing && c->gradient_checkpointing == 1)
-    TREE_FAIL(c->at[KEY_gradient_checkpointing],
-              "true, but disable_gradient_checkpointing is true too (%s); remove one of them",
-              tree_where(c->at[KEY_disable_gradient_checkpointing]).text);
-  if (fully) c->is.recompute = RECOMPUTE_FULL;
-  if (!c->disable_gradient_checkpointing && c->gradient_checkpointing != 1) return HP_OK;
-  train_recompute want = c->disable_gradient_checkpointing ? RECOMPUTE_NONE : RECOMPUTE_FULL;
-  if (c->at[KEY_PARALLEL_recompute] && policy != RECOMPUTE_AUTO && c->is.recompute != want)
-    TREE_FAIL(c->at[KEY_PARALLEL_recompute], "%s contradicts %s; remove one of them", word[policy],
-              tree_where(c->at[want == RECOMPUTE_NONE ? KEY_disable_gradient_checkpointing
-                                                      : KEY_gradient_checkpointing])
-                  .text);
-  if (policy == RECOMPUTE_AUTO) c->is.recompute = want;
-  return HP_OK;
-}
-
 /* The key that asks for bits which this engine does not give; NULL: none does.  All but ours depend
  * on how tensors are cut, and a measurement may come out otherwise the next time. */
 static const tree_node *fixed_bits(const train_config *c, int engine) {
@@ -712,7 +672,7 @@ static const rule rules[] = {
     RULE(train_tiers_decide, KEY_offload, KEY_PARALLEL_offload, KEY_flash, KEY_PARALLEL_flash,
          KEY_flash_limit, KEY_PARALLEL_flash_limit, KEY_host_limit, KEY_PARALLEL_host_limit,
          KEY_deepspeed, KEY_PARALLEL_offload_policy),
-    RULE(decide_recompute, KEY_PARALLEL_recompute, KEY_gradient_checkpointing,
+    RULE(train_recompute_decide, KEY_PARALLEL_recompute, KEY_gradient_checkpointing,
          KEY_disable_gradient_checkpointing, KEY_PARALLEL_offload_policy),
     RULE(decide_compute, KEY_dtype, KEY_bf16),
     RULE(train_deepspeed_check, KEY_deepspeed, KEY_bf16, KEY_dtype, KEY_max_grad_norm,

@@ -16,6 +16,7 @@
 #include "train/train_mesh.h"
 #include "train/train_optimizer.h"
 #include "train/train_preference.h"
+#include "train/train_recompute.h"
 #include "train/train_tuning.h"
 #include "train/trainer_state.h"
 
@@ -136,24 +137,25 @@ static step_update_when update_of(const train_config *c) {
 }
 
 step_options trainer_step_options(const train_config *c) {
-  return (step_options){.stage = c->stage,
-                        .preference = train_preference_of(c),
-                        .accuracy = c->compute_accuracy,
-                        .optimizer = train_optimizer_of(c),
-                        .clip = c->max_grad_norm,
-                        .compile = {.remat = c->is.recompute == RECOMPUTE_FULL,
-                                    .serial = !c->parallel.overlap,
-                                    .prefetch = c->parallel.prefetch,
-                                    .dispatch = (hp_dispatch)c->parallel.dispatch},
-                        .remat_auto = c->is.recompute == RECOMPUTE_AUTO,
-                        .update = update_of(c),
-                        .limited = c->is.memory_limit != 0,
-                        /* as trl, which leaves out all dropout */
-                        .dropout = losses[c->stage].preference != PREFER_PAIR &&
-                                   losses[c->stage].preference != PREFER_JUDGED,
-                        .noise = c->neftune_noise_alpha > 0 ? c->neftune_noise_alpha : 0,
-                        .interleave = c->parallel.interleave,
-                        .seed = (uint64_t)c->seed};
+  step_options o = {.stage = c->stage,
+                    .preference = train_preference_of(c),
+                    .accuracy = c->compute_accuracy,
+                    .optimizer = train_optimizer_of(c),
+                    .clip = c->max_grad_norm,
+                    .compile = {.serial = !c->parallel.overlap,
+                                .prefetch = c->parallel.prefetch,
+                                .dispatch = (hp_dispatch)c->parallel.dispatch},
+                    .remat_auto = c->is.recompute == RECOMPUTE_AUTO,
+                    .update = update_of(c),
+                    .limited = c->is.memory_limit != 0,
+                    /* as trl, which leaves out all dropout */
+                    .dropout = losses[c->stage].preference != PREFER_PAIR &&
+                               losses[c->stage].preference != PREFER_JUDGED,
+                    .noise = c->neftune_noise_alpha > 0 ? c->neftune_noise_alpha : 0,
+                    .interleave = c->parallel.interleave,
+                    .seed = (uint64_t)c->seed};
+  train_recompute_set(c, &o.compile);
+  return o;
 }
 
 /* As Transformers counts total_flos: of all parameters but the embeddings, frozen or not. */

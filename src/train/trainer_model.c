@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "train/losses.h"
 #include "train/train_mesh.h"
+#include "train/train_recompute.h"
 #include "train/train_tuning.h"
 #include "train/trainer.h"
 
@@ -24,6 +25,7 @@ static hp_status create_model(const train_config *c, lm **m) {
   lm_options o = {.compute = c->is.compute, .weights = lora ? c->is.compute : HP_F32};
   HP_TRY(lm_create(c->model_name_or_path, NULL, &o, m));
   HP_TRY(train_tuning_apply(c, *m));
+  HP_TRY(train_recompute_check(c, *m));
   (*m)->label_smoothing = c->label_smoothing_factor;
   if (losses[c->stage].preference == PREFER_REWARD) HP_TRY(lm_set_value_head(*m));
   return decide_experts(c, *m);
