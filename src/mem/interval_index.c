@@ -23,14 +23,28 @@ static int by_beginning(const void *a, const void *b) {
   return (x->id > y->id) - (x->id < y->id);
 }
 
-static uint32_t find_most(interval_index *x, size_t low, size_t high) {
-  if (low >= high) return 0;
-  size_t root = low + (high - low) / 2;
-  uint32_t left = find_most(x, low, root), right = find_most(x, root + 1, high);
+static size_t root_of(size_t low, size_t high) { return low + (high - low) / 2; }
+
+static uint32_t most_of(const interval_index *x, size_t low, size_t high) {
+  return low < high ? x->most[root_of(low, high)] : 0;
+}
+
+/* Of the range, when the ranges to the left and right of its root know theirs. */
+static void update_most(interval_index *x, size_t low, size_t high) {
+  size_t root = root_of(low, high);
+  uint32_t left = most_of(x, low, root), right = most_of(x, root + 1, high);
   uint32_t most = x->at[root].until;
   if (left > most) most = left;
   if (right > most) most = right;
-  return x->most[root] = most;
+  x->most[root] = most;
+}
+
+static void find_most(interval_index *x, size_t low, size_t high) {
+  if (low >= high) return;
+  size_t root = root_of(low, high);
+  find_most(x, low, root);
+  find_most(x, root + 1, high);
+  update_most(x, low, high);
 }
 
 void interval_index_build(interval_index *x) {
@@ -38,11 +52,25 @@ void interval_index_build(interval_index *x) {
   find_most(x, 0, x->n);
 }
 
+static void take_out(interval_index *x, size_t low, size_t high, const interval *gone) {
+  if (low >= high) return;
+  size_t root = root_of(low, high);
+  int side = by_beginning(gone, &x->at[root]);
+  if (side < 0) take_out(x, low, root, gone);
+  else if (side > 0) take_out(x, root + 1, high, gone);
+  else x->at[root].until = 0;
+  update_most(x, low, high);
+}
+
+void interval_index_remove(interval_index *x, uint32_t from, uint32_t id) {
+  take_out(x, 0, x->n, &(interval){.from = from, .id = id});
+}
+
 static size_t find(const interval_index *x, size_t low, size_t high, uint32_t place,
                    uint32_t *ids) {
   size_t n = 0;
   while (low < high) {
-    size_t root = low + (high - low) / 2;
+    size_t root = root_of(low, high);
     const interval *r = &x->at[root];
     if (x->most[root] <= place) break;
     n += find(x, low, root, place, ids + n);

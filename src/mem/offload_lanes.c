@@ -4,35 +4,19 @@
 
 #include <string.h>
 
-static void link_all(offload_lane *lane) {
-  for (uint32_t i = 0; i < lane->n; i++) {
-    lane->next[i] = lane->free_s[i] > 0 ? i : i + 1;
-    lane->last[i + 1] = lane->free_s[i] > 0 ? i + 1 : i;
-  }
-  lane->next[lane->n] = lane->n;
-  lane->last[0] = 0;
-}
-
 hp_status offload_lane_create(const double *duration_s, size_t n, offload_lane *lane) {
-  *lane = (offload_lane){.n = (uint32_t)n,
-                         .free_s = mem_calloc(n, sizeof *lane->free_s),
-                         .next = mem_calloc(n + 1, sizeof *lane->next),
-                         .last = mem_calloc(n + 1, sizeof *lane->last)};
-  HP_TRY_MEM(lane->free_s && lane->next && lane->last);
+  *lane = (offload_lane){.free_s = mem_calloc(n, sizeof *lane->free_s)};
+  HP_TRY_MEM(lane->free_s);
+  HP_TRY(index_set_create((uint32_t)n, &lane->some));
   if (n) memcpy(lane->free_s, duration_s, n * sizeof *lane->free_s);
-  link_all(lane);
+  for (uint32_t i = 0; i < n; i++)
+    if (lane->free_s[i] > 0) index_set_add(&lane->some, i);
   return HP_OK;
 }
 
 void offload_lane_free(offload_lane *lane) {
   mem_free(lane->free_s);
-  mem_free(lane->next);
-  mem_free(lane->last);
-}
-
-static uint32_t find(uint32_t *to, uint32_t i) {
-  while (to[i] != i) i = to[i] = to[to[i]];
-  return i;
+  index_set_free(&lane->some);
 }
 
 /* Takes as much of *left_s as step i has left. */
@@ -41,14 +25,13 @@ static void use(offload_lane *lane, uint32_t i, bool take, double *left_s) {
   *left_s -= s;
   if (!take) return;
   lane->free_s[i] -= s;
-  if (lane->free_s[i] > 0) return;
-  lane->next[i] = i + 1;
-  lane->last[i + 1] = i;
+  if (!(lane->free_s[i] > 0)) index_set_remove(&lane->some, i);
 }
 
 uint32_t offload_lane_forward(offload_lane *lane, uint32_t from, uint32_t until, bool take,
                               double *left_s) {
-  for (uint32_t i = find(lane->next, from); i < until; i = find(lane->next, i + 1)) {
+  uint32_t i = index_set_next(&lane->some, from);
+  for (; i < until; i = index_set_next(&lane->some, i + 1)) {
     use(lane, i, take, left_s);
     if (*left_s <= 0) return i;
   }
@@ -57,15 +40,15 @@ uint32_t offload_lane_forward(offload_lane *lane, uint32_t from, uint32_t until,
 
 uint32_t offload_lane_back(offload_lane *lane, uint32_t from, uint32_t until, bool take,
                            double *left_s) {
-  for (uint32_t i = find(lane->last, until); i > from; i = find(lane->last, i - 1)) {
-    use(lane, i - 1, take, left_s);
-    if (*left_s <= 0) return i - 1;
+  uint32_t i = index_set_last(&lane->some, until);
+  for (; i != INDEX_SET_NONE && i >= from; i = index_set_last(&lane->some, i)) {
+    use(lane, i, take, left_s);
+    if (*left_s <= 0) return i;
   }
   return from;
 }
 
 void offload_lane_add(offload_lane *lane, uint32_t i, double seconds) {
-  bool had = lane->free_s[i] > 0;
   lane->free_s[i] += seconds;
-  if (!had) link_all(lane);
+  if (lane->free_s[i] > 0) index_set_add(&lane->some, i);
 }

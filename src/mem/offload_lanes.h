@@ -3,12 +3,11 @@
 #ifndef MEM_OFFLOAD_LANES_H
 #define MEM_OFFLOAD_LANES_H
 
-#include "base/status.h"
+#include "mem/index_set.h"
 
 typedef struct {
-  uint32_t n;
-  double *free_s;        /* [n] by step */
-  uint32_t *next, *last; /* [n + 1] towards the nearest step that has some; of `last` 1 + step */
+  double *free_s; /* [n] by step */
+  index_set some; /* the steps that have some left */
 } offload_lane;
 
 hp_status offload_lane_create(const double *duration_s, size_t n, offload_lane *lane);

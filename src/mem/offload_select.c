@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "mem/interval_index.h"
 #include "mem/offload_lanes.h"
+#include "mem/offload_peaks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,15 +31,16 @@ typedef struct {
 typedef struct {
   const offload_problem *p;
   offload_lane lane[OFFLOAD_TIERS][2];
-  uint64_t *need; /* [n] bytes that are live during each step */
+  uint64_t *need; /* [n + 1] bytes that are live during each step if nothing leaves; until they are
+                     added up, so many more than during the step before */
   double *step_s; /* [n] of steps, with waits before the next one */
-  double *over_s; /* [n + 1] seconds before it of steps that need too much */
   double all_s;   /* of the run */
-  bool *given_up; /* [n] nothing can leave there */
-  bool *clean;    /* by place: its tier holds what is on the device */
+  offload_peaks peaks;
+  bool *clean; /* by place: its tier holds what is on the device */
   gap *gap;
   size_t gaps;
-  interval_index steps_of; /* the gaps, by the steps that they cover */
+  uint32_t *end_gap;       /* [items] the first of its gaps at the ends of the run, or behind it */
+  interval_index steps_of; /* the gaps that are open, by the steps that they cover */
   uint32_t *covering;      /* gaps that cover a step */
   candidate *list;
   uint8_t *choice;
@@ -51,11 +53,8 @@ static const offload_item *item_of(const selector *s, const gap *g) { return &s-
  */
 
 static void add_need(selector *s, uint32_t from, uint32_t until, uint64_t bytes) {
-  for (uint32_t i = from; i < until; i++) s->need[i] += bytes;
-}
-
-static void drop_need(selector *s, uint32_t from, uint32_t until, uint64_t bytes) {
-  for (uint32_t i = from; i < until; i++) s->need[i] -= bytes;
+  s->need[from] += bytes;
+  s->need[until] -= bytes;
 }
 
 static bool is_written(const offload_problem *p, const offload_item *it) {
@@ -91,6 +90,7 @@ static void list_gaps(selector *s, uint32_t x) {
   for (uint32_t k = 0; k < last && !(it->flags & OFFLOAD_PINNED); k++)
     if (t[k + 1].access & OFFLOAD_READ)
       add_gap(s, (gap){x, t[k].step + 1, t[k + 1].step, it->touch0 + k, BETWEEN, false});
+  s->end_gap[x] = (uint32_t)s->gaps;
   if (!s->carried[x]) return;
   add_gap(s, (gap){x, t[last].step + 1, t->step, end, OVER_END, false});
   add_gap(s, (gap){x, t[last].step + 1, n, end, AT_END, false});
@@ -105,7 +105,7 @@ static void add_item(selector *s, uint32_t x) {
   if (s->carried[x]) add_need(s, 0, (uint32_t)s->p->n, it->bytes);
   else add_need(s, t->step, last->step + 1, it->bytes);
   for (; t < last; t++)
-    if (!(t[1].access & OFFLOAD_READ)) drop_need(s, t->step + 1, t[1].step, it->bytes);
+    if (!(t[1].access & OFFLOAD_READ)) add_need(s, t[1].step, t->step + 1, it->bytes);
   list_gaps(s, x);
   find_clean(s, x);
 }
@@ -150,17 +150,19 @@ static void place_copies(selector *s, const gap *g, uint32_t at, bool take, cand
   c->wait_s[IN] = in > 0 ? in : 0;
 }
 
-static double away_s(const selector *s, const gap *g, const candidate *c) {
-  if (g->kind != OVER_END) return s->over_s[c->back] - s->over_s[c->gone];
-  return s->over_s[s->p->n] - s->over_s[c->gone] + s->over_s[c->back];
+static double away_s(selector *s, const gap *g, const candidate *c) {
+  offload_peaks *p = &s->peaks;
+  double gone_s = offload_peaks_over_s(p, c->gone), back_s = offload_peaks_over_s(p, c->back);
+  if (g->kind != OVER_END) return back_s - gone_s;
+  return offload_peaks_over_s(p, (uint32_t)s->p->n) - gone_s + back_s;
 }
 
 static bool is_late(const candidate *c) { return c->wait_s[IN] + c->wait_s[OUT] > 0; }
 
 /* How good it is to send it away in this gap; those that are late are behind all others. */
-static void rate(selector *s, uint32_t at, candidate *c) {
+static void rate(selector *s, uint32_t at, double excess, candidate *c) {
   const gap *g = &s->gap[c->gap];
-  double excess = (double)(s->need[at] - s->p->cap), bytes = (double)item_of(s, g)->bytes;
+  double bytes = (double)item_of(s, g)->bytes;
   place_copies(s, g, at, false, c);
   double spent = copy_s(s, g, OUT) + copy_s(s, g, IN) + c->wait_s[IN] + c->wait_s[OUT];
   c->score = away_s(s, g, c) * (bytes < excess ? bytes : excess) / spent;
@@ -178,8 +180,22 @@ static void wait_behind(selector *s, uint32_t i, double seconds) {
   seconds *= 1 + 1e-9;
   s->step_s[i] += seconds;
   s->all_s += seconds;
+  offload_peaks_longer(&s->peaks, i);
   for (int t = 0; t < OFFLOAD_TIERS; t++)
     for (int way = IN; way <= OUT; way++) offload_lane_add(&s->lane[t][way], i, seconds);
+}
+
+static void remove_interval(selector *s, uint32_t k) {
+  interval_index_remove(&s->steps_of, s->gap[k].from, k);
+  if (s->gap[k].kind == OVER_END) interval_index_remove(&s->steps_of, 0, k);
+}
+
+/* The gap is taken, and so others of its item may not be open any more. */
+static void close_gaps(selector *s, uint32_t taken) {
+  uint32_t x = s->gap[taken].item;
+  remove_interval(s, taken);
+  for (uint32_t k = s->end_gap[x]; k < s->gaps && s->gap[k].item == x; k++)
+    if (k != taken && !is_open(s, &s->gap[k])) remove_interval(s, k);
 }
 
 static void take_gap(selector *s, uint32_t at, const candidate *c) {
@@ -191,63 +207,49 @@ static void take_gap(selector *s, uint32_t at, const candidate *c) {
   if (c->wait_s[IN] > 0) wait_behind(s, g->until ? g->until - 1 : n - 1, c->wait_s[IN]);
   place_copies(s, g, at, true, &placed);
   if (g->kind == OVER_END) {
-    drop_need(s, c->gone, n, bytes);
-    drop_need(s, 0, c->back, bytes);
+    offload_peaks_drop(&s->peaks, c->gone, n, bytes);
+    offload_peaks_drop(&s->peaks, 0, c->back, bytes);
     s->carried[g->item] = false;
-  } else drop_need(s, c->gone, c->back, bytes);
+  } else offload_peaks_drop(&s->peaks, c->gone, c->back, bytes);
   g->taken = true;
   s->choice[g->place] = OFFLOAD_LEAVE;
   find_clean(s, g->item);
+  close_gaps(s, c->gap);
 }
 
 /* --- peaks --------------------------------------------------------------------------------------
  */
 
-/* The step that needs most of those that need too much, or n. */
-static uint32_t find_peak(selector *s) {
-  uint32_t at = (uint32_t)s->p->n;
-  uint64_t most = s->p->cap;
-  s->over_s[0] = 0;
-  for (uint32_t i = 0; i < s->p->n; i++) {
-    bool over = s->need[i] > s->p->cap;
-    s->over_s[i + 1] = s->over_s[i] + (over ? s->step_s[i] + 1e-12 : 0);
-    if (s->given_up[i] || s->need[i] <= most) continue;
-    most = s->need[i];
-    at = i;
-  }
-  return at;
-}
-
 static void clear_peak(selector *s, uint32_t at) {
-  size_t n = 0, covering = interval_index_find(&s->steps_of, at, s->covering);
+  size_t n = interval_index_find(&s->steps_of, at, s->covering);
+  int64_t excess = offload_peaks_excess(&s->peaks, at);
   bool any = false;
-  for (size_t k = 0; k < covering; k++) {
-    if (!is_open(s, &s->gap[s->covering[k]])) continue;
-    s->list[n].gap = s->covering[k];
-    rate(s, at, &s->list[n++]);
+  for (size_t k = 0; k < n; k++) {
+    s->list[k].gap = s->covering[k];
+    rate(s, at, (double)excess, &s->list[k]);
   }
   if (n) qsort(s->list, n, sizeof *s->list, by_score);
-  for (size_t k = 0; k < n && s->need[at] > s->p->cap; k++) {
+  for (size_t k = 0; k < n && excess > 0; k++) {
     candidate c = s->list[k];
     if (!is_open(s, &s->gap[c.gap])) continue;
-    rate(s, at, &c);
+    rate(s, at, (double)excess, &c);
     if (any && is_late(&c)) break;
     take_gap(s, at, &c);
+    excess = offload_peaks_excess(&s->peaks, at);
     any = true;
   }
-  s->given_up[at] = !any;
+  if (!any) offload_peaks_give_up(&s->peaks, at);
 }
 
 static hp_status create(const offload_problem *p, selector *s) {
   size_t n = p->n, places = p->touches + p->items, gaps = p->touches + 2 * p->items;
   s->need = mem_calloc(n + 1, sizeof *s->need);
-  s->over_s = mem_calloc(n + 1, sizeof *s->over_s);
   s->step_s = mem_calloc(n + 1, sizeof *s->step_s);
-  s->given_up = mem_calloc(n + 1, sizeof *s->given_up);
   s->clean = mem_calloc(places, sizeof *s->clean);
   s->gap = mem_calloc(gaps, sizeof *s->gap);
   s->list = mem_calloc(gaps, sizeof *s->list);
-  HP_TRY_MEM(s->need && s->over_s && s->step_s && s->given_up && s->clean && s->gap && s->list);
+  s->end_gap = mem_calloc(p->items, sizeof *s->end_gap);
+  HP_TRY_MEM(s->need && s->step_s && s->clean && s->gap && s->list && s->end_gap);
   return HP_OK;
 }
 
@@ -269,27 +271,36 @@ static hp_status index_gaps(selector *s) {
   return HP_OK;
 }
 
+static hp_status find_needs(selector *s) {
+  uint64_t live = 0;
+  for (size_t i = 0; i < s->p->n; i++) {
+    live += s->need[i];
+    s->need[i] = live + (s->p->workspace ? s->p->workspace[i] : 0);
+  }
+  return offload_peaks_create(s->need, s->step_s, (uint32_t)s->p->n, s->p->cap, &s->peaks);
+}
+
 static hp_status set_up(selector *s, const double *wait_s) {
   const offload_problem *p = s->p;
   HP_TRY(create(p, s));
   for (size_t i = 0; i < p->n; i++) {
     s->step_s[i] = p->duration_s[i] + wait_s[i + 1] + (i ? 0 : wait_s[0]);
     s->all_s += s->step_s[i];
-    if (p->workspace) s->need[i] = p->workspace[i];
   }
   for (int t = 0; t < OFFLOAD_TIERS; t++)
     for (int way = IN; way <= OUT; way++)
       HP_TRY(offload_lane_create(s->step_s, p->n, &s->lane[t][way]));
   memset(s->choice, OFFLOAD_STAY, p->touches + p->items);
   for (uint32_t x = 0; x < p->items; x++) add_item(s, x);
-  return index_gaps(s);
+  HP_TRY(index_gaps(s));
+  return find_needs(s);
 }
 
 static void free_all(selector *s) {
   mem_free(s->need);
-  mem_free(s->over_s);
   mem_free(s->step_s);
-  mem_free(s->given_up);
+  mem_free(s->end_gap);
+  offload_peaks_free(&s->peaks);
   mem_free(s->clean);
   mem_free(s->gap);
   interval_index_free(&s->steps_of);
@@ -303,7 +314,7 @@ hp_status offload_select(const offload_problem *p, double most_s, offload_select
   selector s = {.p = p, .choice = out->choice, .carried = out->carried};
   hp_status st = set_up(&s, out->wait_s);
   uint32_t at = 0;
-  while (!st && s.all_s <= most_s && (at = find_peak(&s)) < p->n) clear_peak(&s, at);
+  while (!st && s.all_s <= most_s && (at = offload_peaks_find(&s.peaks)) < p->n) clear_peak(&s, at);
   out->made = !st && s.all_s <= most_s;
   for (size_t i = 0; !st && i < p->n; i++) out->start_s[i + 1] = out->start_s[i] + s.step_s[i];
   free_all(&s);

@@ -8,6 +8,19 @@ static int by_id(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* Is the index as a scan over `all`, of which some were removed, would have it? */
+static void check_places(const interval_index *index, const interval *all, const bool *removed,
+                         uint32_t places, uint32_t *ids) {
+  for (uint32_t place = 0; place <= places; place++) {
+    size_t found = interval_index_find(index, place, ids), at = 0;
+    qsort(ids, found, sizeof *ids, by_id);
+    for (uint32_t k = 0; k < index->n; k++)
+      if (!removed[k] && all[k].from <= place && place < all[k].until)
+        CHECK(at < found && ids[at++] == k);
+    CHECK_EQ(at, found);
+  }
+}
+
 /* Some intervals are empty, many begin at one place. */
 TEST(the_intervals_that_cover_a_place_are_those_of_a_scan) {
   enum { MOST = 200, PLACES = 40 };
@@ -15,6 +28,7 @@ TEST(the_intervals_that_cover_a_place_are_those_of_a_scan) {
   uint32_t ids[MOST];
   for (uint32_t seed = 0, x = 12345; seed < 60; seed++) {
     interval_index index;
+    bool removed[MOST] = {false};
     size_t n = seed % 10 ? seed * 7 % MOST : seed / 10;
     CHECK_OK(interval_index_create(n, &index));
     for (uint32_t k = 0; k < n; k++) {
@@ -23,13 +37,15 @@ TEST(the_intervals_that_cover_a_place_are_those_of_a_scan) {
       index.at[k] = all[k] = (interval){from, from + length, k};
     }
     interval_index_build(&index);
-    for (uint32_t place = 0; place <= 2 * PLACES; place++) {
-      size_t found = interval_index_find(&index, place, ids), at = 0;
-      qsort(ids, found, sizeof *ids, by_id);
-      for (uint32_t k = 0; k < n; k++)
-        if (all[k].from <= place && place < all[k].until) CHECK(at < found && ids[at++] == k);
-      CHECK_EQ(at, found);
+    check_places(&index, all, removed, 2 * PLACES, ids);
+    for (uint32_t k = seed % 2; k < n; k += 2) {
+      interval_index_remove(&index, all[k].from, k);
+      removed[k] = true;
+      if (k % 16 < 2) check_places(&index, all, removed, 2 * PLACES, ids);
     }
+    if (n)
+      interval_index_remove(&index, all[seed % 2].from, seed % 2); /* once more, or not there */
+    check_places(&index, all, removed, 2 * PLACES, ids);
     interval_index_free(&index);
   }
 }
