@@ -4,8 +4,8 @@
 #include "mem/interval_index.h"
 #include "mem/offload_lanes.h"
 #include "mem/offload_peaks.h"
+#include "mem/offload_queue.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Where a gap lies: between two touches, behind the last one up to the end of the run, from its
@@ -19,10 +19,10 @@ typedef struct {
   uint32_t place;       /* of its choice */
   uint8_t kind;
   bool taken;
+  double copy_s[2]; /* of its copies, if the item has to be offloaded */
 } gap;
 
 typedef struct {
-  uint32_t gap;
   uint32_t gone, back; /* it is away from the beginning of step `gone` to that of step `back` */
   double wait_s[2];    /* for its copies to be in time */
   double score;
@@ -39,10 +39,10 @@ typedef struct {
   bool *clean; /* by place: its tier holds what is on the device */
   gap *gap;
   size_t gaps;
-  uint32_t *end_gap;       /* [items] the first of its gaps at the ends of the run, or behind it */
-  interval_index steps_of; /* the gaps that are open, by the steps that they cover */
-  uint32_t *covering;      /* gaps that cover a step */
-  candidate *list;
+  uint32_t *end_gap;        /* [items] the first of its gaps at the ends of the run, or behind it */
+  interval_index steps_of;  /* the gaps that are open, by the steps that they cover */
+  uint32_t *covering;       /* gaps that cover a step */
+  offload_queue candidates; /* of a peak, the best first */
   uint8_t *choice;
   bool *carried;
 } selector;
@@ -79,7 +79,12 @@ static void find_clean(selector *s, uint32_t x) {
 
 static void add_gap(selector *s, gap g) {
   uint32_t n = (uint32_t)s->p->n;
-  if (g.kind == OVER_END ? g.from < n || g.until : g.from < g.until) s->gap[s->gaps++] = g;
+  const offload_item *it = item_of(s, &g);
+  const offload_link *l = &s->p->link[it->tier];
+  if (g.kind == OVER_END ? g.from >= n && !g.until : g.from >= g.until) return;
+  g.copy_s[IN] = l->latency_s + (double)it->bytes / l->in_bytes_s;
+  g.copy_s[OUT] = l->latency_s + (double)it->bytes / l->out_bytes_s;
+  s->gap[s->gaps++] = g;
 }
 
 static void list_gaps(selector *s, uint32_t x) {
@@ -89,12 +94,12 @@ static void list_gaps(selector *s, uint32_t x) {
   uint32_t last = it->touches - 1, n = (uint32_t)p->n, end = it->touch0 + last;
   for (uint32_t k = 0; k < last && !(it->flags & OFFLOAD_PINNED); k++)
     if (t[k + 1].access & OFFLOAD_READ)
-      add_gap(s, (gap){x, t[k].step + 1, t[k + 1].step, it->touch0 + k, BETWEEN, false});
+      add_gap(s, (gap){x, t[k].step + 1, t[k + 1].step, it->touch0 + k, BETWEEN, false, {0}});
   s->end_gap[x] = (uint32_t)s->gaps;
   if (!s->carried[x]) return;
-  add_gap(s, (gap){x, t[last].step + 1, t->step, end, OVER_END, false});
-  add_gap(s, (gap){x, t[last].step + 1, n, end, AT_END, false});
-  add_gap(s, (gap){x, 0, t->step, (uint32_t)p->touches + x, AT_BEGIN, false});
+  add_gap(s, (gap){x, t[last].step + 1, t->step, end, OVER_END, false, {0}});
+  add_gap(s, (gap){x, t[last].step + 1, n, end, AT_END, false, {0}});
+  add_gap(s, (gap){x, 0, t->step, (uint32_t)p->touches + x, AT_BEGIN, false, {0}});
 }
 
 /* Live from the first touch to the last, or all of the time, but where it is written anew. */
@@ -114,9 +119,7 @@ static void add_item(selector *s, uint32_t x) {
  */
 
 static double copy_s(const selector *s, const gap *g, int way) {
-  const offload_link *l = &s->p->link[item_of(s, g)->tier];
-  if (way == OUT && s->clean[g->place]) return 0;
-  return l->latency_s + (double)item_of(s, g)->bytes / (way == IN ? l->in_bytes_s : l->out_bytes_s);
+  return way == OUT && s->clean[g->place] ? 0 : g->copy_s[way];
 }
 
 /* Does step `at` belong to the gap's part before the end of the run, its own? */
@@ -160,19 +163,12 @@ static double away_s(selector *s, const gap *g, const candidate *c) {
 static bool is_late(const candidate *c) { return c->wait_s[IN] + c->wait_s[OUT] > 0; }
 
 /* How good it is to send it away in this gap; those that are late are behind all others. */
-static void rate(selector *s, uint32_t at, double excess, candidate *c) {
-  const gap *g = &s->gap[c->gap];
+static void rate(selector *s, uint32_t at, double excess, const gap *g, candidate *c) {
   double bytes = (double)item_of(s, g)->bytes;
   place_copies(s, g, at, false, c);
   double spent = copy_s(s, g, OUT) + copy_s(s, g, IN) + c->wait_s[IN] + c->wait_s[OUT];
   c->score = away_s(s, g, c) * (bytes < excess ? bytes : excess) / spent;
   if (is_late(c)) c->score = -1 / c->score;
-}
-
-static int by_score(const void *a, const void *b) {
-  const candidate *x = a, *y = b;
-  if (x->score != y->score) return x->score > y->score ? -1 : 1;
-  return x->gap < y->gap ? -1 : x->gap > y->gap;
 }
 
 /* The run waits so long before the step behind step i. */
@@ -198,8 +194,8 @@ static void close_gaps(selector *s, uint32_t taken) {
     if (k != taken && !is_open(s, &s->gap[k])) remove_interval(s, k);
 }
 
-static void take_gap(selector *s, uint32_t at, const candidate *c) {
-  gap *g = &s->gap[c->gap];
+static void take_gap(selector *s, uint32_t at, uint32_t taken, const candidate *c) {
+  gap *g = &s->gap[taken];
   uint64_t bytes = item_of(s, g)->bytes;
   uint32_t n = (uint32_t)s->p->n, before = is_behind_end(g, at) ? n : at;
   candidate placed;
@@ -214,31 +210,41 @@ static void take_gap(selector *s, uint32_t at, const candidate *c) {
   g->taken = true;
   s->choice[g->place] = OFFLOAD_LEAVE;
   find_clean(s, g->item);
-  close_gaps(s, c->gap);
+  close_gaps(s, taken);
 }
 
 /* --- peaks --------------------------------------------------------------------------------------
  */
 
-static void clear_peak(selector *s, uint32_t at) {
+/* Rates the gaps that cover the step. */
+static hp_status list_candidates(selector *s, uint32_t at, double excess) {
   size_t n = interval_index_find(&s->steps_of, at, s->covering);
+  offload_queue_clear(&s->candidates);
+  for (size_t k = 0; k < n; k++) {
+    candidate c;
+    rate(s, at, excess, &s->gap[s->covering[k]], &c);
+    HP_TRY(offload_queue_push(&s->candidates, -c.score, s->covering[k], 0));
+  }
+  return HP_OK;
+}
+
+static hp_status clear_peak(selector *s, uint32_t at) {
   int64_t excess = offload_peaks_excess(&s->peaks, at);
   bool any = false;
-  for (size_t k = 0; k < n; k++) {
-    s->list[k].gap = s->covering[k];
-    rate(s, at, (double)excess, &s->list[k]);
-  }
-  if (n) qsort(s->list, n, sizeof *s->list, by_score);
-  for (size_t k = 0; k < n && excess > 0; k++) {
-    candidate c = s->list[k];
-    if (!is_open(s, &s->gap[c.gap])) continue;
-    rate(s, at, (double)excess, &c);
+  HP_TRY(list_candidates(s, at, (double)excess));
+  while (excess > 0 && offload_queue_top(&s->candidates)) {
+    candidate c;
+    uint32_t k = offload_queue_top(&s->candidates)->item;
+    offload_queue_pop(&s->candidates);
+    if (!is_open(s, &s->gap[k])) continue;
+    rate(s, at, (double)excess, &s->gap[k], &c);
     if (any && is_late(&c)) break;
-    take_gap(s, at, &c);
+    take_gap(s, at, k, &c);
     excess = offload_peaks_excess(&s->peaks, at);
     any = true;
   }
   if (!any) offload_peaks_give_up(&s->peaks, at);
+  return HP_OK;
 }
 
 static hp_status create(const offload_problem *p, selector *s) {
@@ -247,9 +253,8 @@ static hp_status create(const offload_problem *p, selector *s) {
   s->step_s = mem_calloc(n + 1, sizeof *s->step_s);
   s->clean = mem_calloc(places, sizeof *s->clean);
   s->gap = mem_calloc(gaps, sizeof *s->gap);
-  s->list = mem_calloc(gaps, sizeof *s->list);
   s->end_gap = mem_calloc(p->items, sizeof *s->end_gap);
-  HP_TRY_MEM(s->need && s->step_s && s->clean && s->gap && s->list && s->end_gap);
+  HP_TRY_MEM(s->need && s->step_s && s->clean && s->gap && s->end_gap);
   return HP_OK;
 }
 
@@ -305,7 +310,7 @@ static void free_all(selector *s) {
   mem_free(s->gap);
   interval_index_free(&s->steps_of);
   mem_free(s->covering);
-  mem_free(s->list);
+  offload_queue_free(&s->candidates);
   for (int t = 0; t < OFFLOAD_TIERS; t++)
     for (int way = IN; way <= OUT; way++) offload_lane_free(&s->lane[t][way]);
 }
@@ -314,7 +319,8 @@ hp_status offload_select(const offload_problem *p, double most_s, offload_select
   selector s = {.p = p, .choice = out->choice, .carried = out->carried};
   hp_status st = set_up(&s, out->wait_s);
   uint32_t at = 0;
-  while (!st && s.all_s <= most_s && (at = offload_peaks_find(&s.peaks)) < p->n) clear_peak(&s, at);
+  while (!st && s.all_s <= most_s && (at = offload_peaks_find(&s.peaks)) < p->n)
+    st = clear_peak(&s, at);
   out->made = !st && s.all_s <= most_s;
   for (size_t i = 0; !st && i < p->n; i++) out->start_s[i + 1] = out->start_s[i] + s.step_s[i];
   free_all(&s);
