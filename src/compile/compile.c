@@ -293,6 +293,7 @@ static offload_options offload_options_of(const stage_state *s) {
                            .workspace = s->workspace,
                            .mode = s->t->offload ? s->mode : NULL,
                            .policy = s->t->offload_policy,
+                           .kept = s->t->offloads,
                            .home = s->t->home,
                            .rule = s->t->rule,
                            .context = s->t->context};

@@ -16,7 +16,7 @@ hp_status offload_program(program *p, const offload_options *o, offload_summary 
   offload_summary s = {0};
   hp_status st = offload_items_make(p, o, &x);
   if (!st) st = offload_floor(&x.problem, &s.floor, &s.floor_at);
-  if (!st) st = offload_plan_make(&x.problem, &plan);
+  if (!st) st = offload_kept_make(o->kept, &x.problem, &plan);
   if (!st) st = offload_apply(p, &x, &plan);
   s.time_s = plan.time_s;
   s.compute_s = plan.compute_s;

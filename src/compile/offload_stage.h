@@ -7,6 +7,7 @@
 #ifndef COMPILE_OFFLOAD_STAGE_H
 #define COMPILE_OFFLOAD_STAGE_H
 
+#include "mem/offload_kept.h"
 #include "mem/timeline.h"
 #include "prog/program.h"
 #include "sched/list.h"
@@ -21,6 +22,7 @@ typedef struct {
   bool least;         /* nothing stays on the device between its uses */
   const uint64_t *reserve; /* by instruction: bytes that stay free while it runs; NULL: none */
   const uint8_t *mode;     /* by mem_class: HP_OFFLOAD_*; NONE: such a tensor stays on the device */
+  offload_kept *kept;      /* plans so far; NULL: none */
   uint64_t to_flash; /* bytes of what leaves by AUTO that go to flash, for the host has no room */
   /* The tier where a named tensor lives, or -1 if the program decides. */
   int (*home)(void *context, const char *name);

@@ -3,6 +3,7 @@
 #ifndef COMPILE_TARGET_H
 #define COMPILE_TARGET_H
 
+#include "mem/offload_kept.h"
 #include "mem/offsets_kept.h"
 #include "prog/program.h"
 #include "topo/capabilities.h"
@@ -18,6 +19,7 @@ typedef struct {
   int sharers; /* devices of its machine: their limits of other tiers are these, so many times */
   const uint8_t *offload; /* by mem_class: HP_OFFLOAD_*; NULL: nothing leaves */
   offsets_kept *offsets;  /* plans of its programs so far; NULL: none */
+  offload_kept *offloads; /* the same of what leaves, and when */
   int offload_policy;     /* HP_PLAN_* */
   void *context;          /* of the functions below */
   /* Bytes of the named tensors in a tier when p is loaded. */

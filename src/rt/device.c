@@ -90,6 +90,7 @@ void device_close(device *d) {
   vec_free(&d->states);
   map_free(&d->state_of);
   offsets_kept_free(&d->offsets);
+  offload_kept_free(&d->offloads);
   intern_free(&d->names);
   mem_free(d);
 }

@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "comm/comm.h"
+#include "mem/offload_kept.h"
 #include "mem/offsets_kept.h"
 #include "rt/tier_memory.h"
 #include "topo/cluster.h"
@@ -52,6 +53,7 @@ typedef struct {
   VEC(state_tensor) states;
   map state_of;                     /* name -> index in states */
   offsets_kept offsets;             /* plans of programs so far */
+  offload_kept offloads;            /* the same of what leaves, and when */
   uint64_t state_bytes[TIER_COUNT]; /* of this mesh */
   /* The other devices: the mesh and its costs, this device's position, and the communicators. */
   const mesh *mesh;

@@ -53,6 +53,7 @@ void device_target_init(device_mesh *dm, int i, device_target *out) {
                     .mesh = d->mesh,
                     .offload = d->job->offload,
                     .offsets = &d->offsets,
+                    .offloads = &d->offloads,
                     .offload_policy = d->job->offload_policy,
                     .context = out,
                     .sharers = dm->job->sharers,
