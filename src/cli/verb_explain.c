@@ -60,7 +60,7 @@ static hp_status print_summary(const subject *s) {
 }
 
 /* The time in which the least memory limit is looked for. */
-enum { LIMITS_S = 10 };
+enum { LIMITS_S = 30 };
 
 static hp_status find_limits(const subject *s, step_limits *out) {
   return step_memory_limits(s->planner, s->c->is.memory_limit, LIMITS_S, out);
