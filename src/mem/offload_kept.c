@@ -2,10 +2,8 @@
 
 #include <string.h>
 
-enum {
-  BYTES_KEPT = 32 << 20
-}; /* about 40 plans of a model of 80 layers; beyond that all are
-      forgotten */
+/* About 40 plans of a model of 80 layers; beyond that all are forgotten. */
+enum { BYTES_KEPT = 32 << 20 };
 
 /* What a plan depends on: of the problem, of each item and of each touch. */
 typedef struct {
