@@ -44,8 +44,10 @@ ISA_plain   := -DISA=plain
 ISA_dot     := $(subst avx512 ,dot ,$(ISA_avx512)) -mavx512bf16
 DOT_SRC     := $(patsubst %,src/backend/cpu/isa/%.c,attn_fwd attn_bwd gemm_dot gemm_finish gemm_pack \
                  gemm_packed_weights)
-# Sanitizers take minutes on unrolled kernels at -O3.  An unrolling that clang declines is no error.
-ISA_OPT     ?= $(if $(SAN),-O1,-O3)
+# Sanitizers take minutes on unrolled kernels at -O3.  Where their variables are (-g) says little and
+# takes a third of the time to compile; -g1 has their functions and lines.  An unrolling that clang
+# declines is no error.
+ISA_OPT     ?= $(if $(SAN),-O1,-O3 -g1)
 ISA_WARN    := -Wno-pass-failed
 
 ISA_SRC := $(wildcard src/backend/cpu/isa/*.c)
@@ -56,6 +58,8 @@ OBJ     := $(SRC:%.c=$(B)/%.o) $(foreach i,$(ISAS),$(ISA_SRC:%.c=$(B)/%.$(i).o))
 CLI_OBJ := $(CLI_SRC:%.c=$(B)/%.o)
 TEST_SRC:= $(wildcard tests/*.c tests/unit/*.c tests/ops/*.c tests/ir/*.c tests/golden/*.c)
 TEST_OBJ:= $(TEST_SRC:%.c=$(B)/%.o)
+# Most tests take longer to compile than to run.
+TEST_OPT?= -O1
 FUZZERS := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_HELP := $(B)/tests/fuzz/mutate.o $(B)/tests/fuzz/folder.o
 A       := $(B)/libhyperparallel.a
@@ -69,7 +73,7 @@ all: $(B)/hyper $(SO) $(SO).$(SOVER) $(MPI_SO)
 
 # --- build ------------------------------------------------------------------------------------
 # Every object depends on this file, which changes when the compiler or its flags change.
-FLAGS = $(CC) $(ALL_CFLAGS) $(ISA_OPT) $(ISA_avx512) $(ISA_avx2)
+FLAGS = $(CC) $(ALL_CFLAGS) $(TEST_OPT) $(ISA_OPT) $(ISA_avx512) $(ISA_avx2)
 $(B)/flags: FORCE
 	@tools/bootstrap --check
 	@mkdir -p $(B)
@@ -167,7 +171,7 @@ $(B)/tests/unit/test_api_null.o: $(B)/tests/unit/api_functions.h
 $(B)/tests/%.o: tests/%.c $(B)/flags
 	@mkdir -p $(@D)
 	@echo "  cc      $<"
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests -I$(B)/tests -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CFLAGS) $(TEST_OPT) -Itests -I$(B)/tests -MMD -MP -c -o $@ $<
 $(B)/%.o: %.c $(B)/flags
 	@mkdir -p $(@D)
 	@echo "  cc      $<"

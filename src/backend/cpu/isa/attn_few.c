@@ -114,38 +114,73 @@ SIMD void sum_all_values(const int R, const hp_dtype t, few_rows *f, int64_t kb,
   }
 }
 
-/* While FEW_KEYS are worked on, those are prefetched that come next: all keys of the block, all its
- * values, then the keys of the next block. */
-SIMD void compute_block(const int R, const hp_dtype kt, const hp_dtype vt, few_rows *f,
-                        int64_t kb) {
+/* Scores of keys from .. to - 1 of the block.  While FEW_KEYS are worked on, those are prefetched
+ * that come next: all keys of the block, all its values, then the keys of the next block. */
+SIMD void score_block(const int R, const hp_dtype t, few_rows *f, int64_t kb, int from, int to) {
   const attn_job *j = f->j;
-  int from = f->first > kb ? (int)(f->first - kb) : 0;
-  int to = f->last < kb + ATTN_BLOCK - 1 ? (int)(f->last - kb + 1) : ATTN_BLOCK;
   for (int i = from & -FEW_KEYS; i < to; i += FEW_KEYS) {
     bool more = i + FEW_KEYS < to;
     f->next = more ? find_visible_lines(f, &j->k, j->s->D, kb + i + FEW_KEYS)
                    : find_visible_lines(f, &j->v, j->s->Dv, kb + (from & -FEW_KEYS));
-    score_all_heads(R, kt, f, kb + i, i);
+    score_all_heads(R, t, f, kb + i, i);
   }
-  for (int head = 0; head < f->heads; head++) {
-    const few_head h = make_head(f, head);
-    for (int r = 0; r < R; r++) update_softmax(f, &h, r, kb);
-  }
+}
+SIMD void sum_block(const int R, const hp_dtype t, few_rows *f, int64_t kb, int from, int to) {
+  const attn_job *j = f->j;
   for (int i = from, end; i < to; i = end) {
     end = (i & -FEW_KEYS) + FEW_KEYS;
     if (end > to) end = to;
     f->next = end < to ? find_visible_lines(f, &j->v, j->s->Dv, kb + end)
                        : find_visible_lines(f, &j->k, j->s->D, kb + ATTN_BLOCK);
-    sum_all_values(R, vt, f, kb, i, end);
+    sum_all_values(R, t, f, kb, i, end);
   }
 }
 
-SIMD void score_keys(const int R, few_rows *f) {
-  hp_dtype k = f->j->k.dtype, v = f->j->v.dtype;
+/* Functions of their own: inlined into one, they take three times as long to compile.  Each works
+ * on a copy of its own, which no store can change as far as a compiler knows. */
+typedef void block_fn(const few_rows *f, int64_t kb, int from, int to);
+#define FEW_BLOCK(name, R, type)                                                                   \
+  __attribute__((noinline)) static void name##_##R##_##type(const few_rows *f, int64_t kb,         \
+                                                            int from, int to) {                    \
+    few_rows own = *f;                                                                             \
+    name(R, type, &own, kb, from, to);                                                             \
+  }
+#define FEW_TYPES(name, R)                                                                         \
+  FEW_BLOCK(name, R, HP_F32) FEW_BLOCK(name, R, HP_BF16) FEW_BLOCK(name, R, HP_F16)
+FEW_TYPES(score_block, 1)
+FEW_TYPES(score_block, 4)
+FEW_TYPES(score_block, 8)
+FEW_TYPES(sum_block, 1)
+FEW_TYPES(sum_block, 4)
+FEW_TYPES(sum_block, 8)
+_Static_assert(ATTN_FEW == 8, "for more rows there is no kernel");
+
+/* The kernels of a number of rows, by type. */
+typedef struct {
+  int rows;
+  block_fn *score[HP_F16 + 1], *sum[HP_F16 + 1];
+} few_kernels;
+#define FEW_OF_TYPES(name, R)                                                                      \
+  {                                                                                                \
+    [HP_F32] = name##_##R##_HP_F32, [HP_BF16] = name##_##R##_HP_BF16,                              \
+    [HP_F16] = name##_##R##_HP_F16                                                                 \
+  }
+#define FEW_KERNELS(R)                                                                             \
+  { R, FEW_OF_TYPES(score_block, R), FEW_OF_TYPES(sum_block, R) }
+static const few_kernels few_kernels_of[] = {FEW_KERNELS(1), FEW_KERNELS(4), FEW_KERNELS(8)};
+
+static void attend(const few_rows *f) {
+  const few_kernels *n = few_kernels_of;
+  while (n->rows < f->n) n++;
   for (int64_t kb = f->first - f->first % ATTN_BLOCK; kb <= f->last; kb += ATTN_BLOCK) {
-    if (k == HP_F32 && v == HP_F32) compute_block(R, HP_F32, HP_F32, f, kb);
-    else if (k == HP_BF16 && v == HP_BF16) compute_block(R, HP_BF16, HP_BF16, f, kb);
-    else compute_block(R, k, v, f, kb);
+    int from = f->first > kb ? (int)(f->first - kb) : 0;
+    int to = f->last < kb + ATTN_BLOCK - 1 ? (int)(f->last - kb + 1) : ATTN_BLOCK;
+    n->score[f->j->k.dtype](f, kb, from, to);
+    for (int head = 0; head < f->heads; head++) {
+      const few_head h = make_head(f, head);
+      for (int r = 0; r < n->rows; r++) update_softmax(f, &h, r, kb);
+    }
+    n->sum[f->j->v.dtype](f, kb, from, to);
   }
 }
 
@@ -166,9 +201,7 @@ attn_claimed ISA_NAME(attn_few)(attn_job *j, attn_claimed claimed, float *work) 
   few_start(&f, j->segment0 + segment);
   f.next = find_visible_lines(&f, &j->k, j->s->D, f.first);
   prefetch_lines(&f.next, INT64_MAX);
-  if (f.n == 1) score_keys(1, &f);
-  else if (f.n <= 4) score_keys(4, &f);
-  else score_keys(ATTN_FEW, &f);
+  attend(&f);
   int64_t first = f.b * j->segments;
   few_write(&f, first, j->segments, segment);
   for (int head = 0; j->segments == 1 && head < f.heads; head++) /* there is nothing to wait for */

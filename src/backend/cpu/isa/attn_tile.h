@@ -227,8 +227,41 @@ SIMD void transpose_16(v16f x[16]) {
     x[i + 8] = _mm512_shuffle_f32x4(y[i], y[i + 8], 0xdd);
   }
 }
-#else
+#elif defined(__AVX2__) && defined(__FMA__)
+/* x[i] lane j <-> x[j] lane i */
+SIMD void transpose_8(v8f x[8]) {
+  v8f y[8];
+  for (int i = 0; i < 8; i += 2) {
+    y[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+    y[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4)
+    for (int k = 0; k < 2; k++) {
+      x[i + 2 * k] = _mm256_shuffle_ps(y[i + k], y[i + k + 2], 0x44);
+      x[i + 2 * k + 1] = _mm256_shuffle_ps(y[i + k], y[i + k + 2], 0xee);
+    }
+  for (int i = 0; i < 4; i++) {
+    y[i] = _mm256_permute2f128_ps(x[i], x[i + 4], 0x20);
+    y[i + 4] = _mm256_permute2f128_ps(x[i], x[i + 4], 0x31);
+  }
+  for (int i = 0; i < 8; i++) x[i] = y[i];
+}
 SIMD void transpose_16(v16f x[16]) {
+  v8f part[4][8];
+  for (int i = 0; i < 8; i++) {
+    part[0][i] = x[i].lo, part[1][i] = x[i + 8].lo;
+    part[2][i] = x[i].hi, part[3][i] = x[i + 8].hi;
+  }
+  for (int p = 0; p < 4; p++) transpose_8(part[p]);
+  for (int i = 0; i < 8; i++) {
+    x[i] = (v16f){part[0][i], part[1][i]};
+    x[i + 8] = (v16f){part[2][i], part[3][i]};
+  }
+}
+#else
+/* Through memory, which takes no registers: inlined, its 256 moves would only be code to compile.
+ */
+__attribute__((noinline, unused)) static void transpose_16(v16f x[16]) {
   float in[16][16], out[16][16];
   for (int i = 0; i < 16; i++) v16_store(in[i], x[i]);
   for (int i = 0; i < 16; i++)

@@ -29,53 +29,91 @@ GEMM_INLINE vf load_units(const void *p, hp_dtype type, int64_t steps) {
   return vf_load(p);
 }
 
-/* acc += k-steps k0 .. k0 + steps - 1.  What lies behind these columns is prefetched meanwhile, in
- * the order of its addresses: many short runs at once come slower than one.  `rows` and `full`, all
- * columns and steps, are constants at each call. */
-GEMM_INLINE void multiply_along_k_units(const int rows, const hp_dtype type, const bool full,
-                                        const rows_args *r, int64_t k0, int64_t steps,
-                                        vf acc[STREAM_ROWS]) {
+GEMM_INLINE int get_steps_per_unit(hp_dtype type) { return type == HP_BF16 ? 2 : 1; }
+
+/* acc += all steps of VL units from k-step k0 on, of VL columns.  What lies behind these is
+ * prefetched meanwhile, in the order of its addresses: many short runs at once come slower than
+ * one. `rows` is a constant at each call. */
+GEMM_INLINE void multiply_along_k_units(const int rows, const hp_dtype type, const rows_args *r,
+                                        int64_t k0, vf acc[STREAM_ROWS]) {
   enum { LINE = 64 };
-  const int per = type == HP_BF16 ? 2 : 1;                /* k-steps of a unit */
+  const int per = get_steps_per_unit(type);
   const int loads = LINE / VL / (type == HP_F16 ? 2 : 4); /* that read a line */
   const char *next = elem_at(r->b, type, VL * (r->b_n + k0));
   const float *a = r->a + k0;
   vf t[VL];
   GEMM_UNROLL for (int i = 0; i < VL; i++) {
-    t[i] = full || i < r->cols ? load_units(elem_at(r->b, type, i * r->b_n + k0), type, steps)
-                               : vf_zero();
-    if (full && r->prefetch && i % loads == 0) __builtin_prefetch(next + i / loads * LINE);
+    t[i] = load_units(elem_at(r->b, type, i * r->b_n + k0), type, per * VL);
+    if (r->prefetch && i % loads == 0) __builtin_prefetch(next + i / loads * LINE);
   }
   vf_transpose(t);
   GEMM_UNROLL for (int i = 0; i < VL; i++) {
-    if (!full && i * per >= steps) break;
     vf x = per == 2 ? widen_first(t[i]) : t[i];
     GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
         vf_fma(vf_set1(a[m * r->lda + i * per]), x, acc[m]);
-    if (per == 1 || (!full && i * per + 1 >= steps)) continue;
+    if (per == 1) continue;
     x = widen_second(t[i]);
     GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
         vf_fma(vf_set1(a[m * r->lda + i * per + 1]), x, acc[m]);
   }
 }
 
-/* At most VL columns, all k. */
+/* The units of at most VL units of steps from k0 on: to[unit][VL]. */
+GEMM_INLINE void transpose_units(float *to, hp_dtype type, const void *const b[VL], int64_t k0,
+                                 int64_t steps) {
+  vf t[VL];
+  GEMM_UNROLL for (int i = 0; i < VL; i++) t[i] = load_units(elem_at(b[i], type, k0), type, steps);
+  vf_transpose(t);
+  GEMM_UNROLL for (int i = 0; i < VL; i++) vf_store(to + i * VL, t[i]);
+}
+/* Common to all numbers of rows: in each of their functions this would be most of the code. */
+#define TRANSPOSE(T, type)                                                                         \
+  __attribute__((noinline)) static void transpose_##T(float *to, const void *const b[VL],          \
+                                                      int64_t k0, int64_t steps) {                 \
+    const int64_t all = VL * get_steps_per_unit(type);                                             \
+    if (steps == all) transpose_units(to, type, b, k0, all);                                       \
+    else transpose_units(to, type, b, k0, steps);                                                  \
+  }
+TRANSPOSE(f32, HP_F32)
+TRANSPOSE(bf16, HP_BF16)
+TRANSPOSE(f16, HP_F16)
+
+/* The same for fewer steps, or fewer columns. */
+GEMM_INLINE void multiply_along_k_rest(const int rows, const hp_dtype type, const rows_args *r,
+                                       const void *const b[VL], int64_t k0, int64_t steps,
+                                       vf acc[STREAM_ROWS]) {
+  const int per = get_steps_per_unit(type);
+  const float *a = r->a + k0;
+  float t[VL * VL];
+  if (type == HP_F32) transpose_f32(t, b, k0, steps);
+  else if (type == HP_BF16) transpose_bf16(t, b, k0, steps);
+  else transpose_f16(t, b, k0, steps);
+  for (int64_t i = 0; i < steps; i += per) {
+    vf unit = vf_load(t + i / per * VL), x = per == 2 ? widen_first(unit) : unit;
+    GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
+        vf_fma(vf_set1(a[m * r->lda + i]), x, acc[m]);
+    if (per == 1 || i + 1 == steps) continue;
+    x = widen_second(unit);
+    GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
+        vf_fma(vf_set1(a[m * r->lda + i + 1]), x, acc[m]);
+  }
+}
+
+/* At most VL columns, all k.  Where there are fewer, the last stands for those past it. */
 GEMM_INLINE void multiply_along_k(const int rows, const hp_dtype type, const rows_args *r) {
-  const int64_t step = type == HP_BF16 ? 2 * VL : VL;
+  const int64_t step = VL * get_steps_per_unit(type);
   int64_t k0 = 0;
+  const void *b[VL];
   vf acc[STREAM_ROWS];
+  GEMM_UNROLL for (int i = 0; i < VL; i++) b[i] =
+      elem_at(r->b, type, (i < r->cols ? i : r->cols - 1) * r->b_n);
   GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
       r->load ? vf_load_n(r->c + m * r->ldc, r->cols) : vf_zero();
   if (r->cols == VL)
-    for (; k0 + step <= r->k; k0 += step)
-      multiply_along_k_units(rows, type, true, r, k0, step, acc);
+    for (; k0 + step <= r->k; k0 += step) multiply_along_k_units(rows, type, r, k0, acc);
   for (; k0 < r->k; k0 += step)
-    multiply_along_k_units(rows, type, false, r, k0, r->k - k0 < step ? r->k - k0 : step, acc);
-  GEMM_UNROLL for (int m = 0; m < rows; m++) {
-    float out[VL];
-    vf_store(out, acc[m]);
-    memcpy(r->c + m * r->ldc, out, sizeof *r->c * (size_t)r->cols);
-  }
+    multiply_along_k_rest(rows, type, r, b, k0, r->k - k0 < step ? r->k - k0 : step, acc);
+  GEMM_UNROLL for (int m = 0; m < rows; m++) vf_store_n(r->c + m * r->ldc, acc[m], r->cols);
 }
 
 /* --- B is [k, n] in memory -------------------------------------------------------------------- */
@@ -84,39 +122,53 @@ GEMM_INLINE void multiply_along_k(const int rows, const hp_dtype type, const row
  * caller keeps small, is read and written once per STEPS. */
 enum { STEPS = 8 };
 
-GEMM_INLINE void add_steps_along_n(const int rows, const int steps, int64_t cols, const float *a,
-                                   int64_t lda, const void *b, hp_dtype type, int64_t b_k, float *c,
-                                   int64_t ldc, bool load) {
-  for (int64_t j = 0; j < cols; j += VL) {
-    int64_t n = cols - j < VL ? cols - j : VL;
-    vf acc[STREAM_ROWS];
-    GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] = !load     ? vf_zero()
-                                                        : n == VL ? vf_load(c + m * ldc + j)
-                                                                  : vf_load_n(c + m * ldc + j, n);
-    GEMM_UNROLL for (int s = 0; s < steps; s++) {
-      vf bv = vf_load_as(elem_at(b, type, s * b_k + j), type, n);
-      GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
-          vf_fma(vf_set1(a[m * lda + s]), bv, acc[m]);
-    }
-    GEMM_UNROLL for (int m = 0; m < rows; m++) {
-      float out[VL];
-      vf_store(out, acc[m]);
-      if (n == VL) vf_store(c + m * ldc + j, acc[m]);
-      else memcpy(c + m * ldc + j, out, sizeof *c * (size_t)n);
-    }
+/* acc += k-steps k0 .. k0 + STEPS - 1 of columns j .. j + VL - 1. */
+GEMM_INLINE void multiply_along_n_steps(const int rows, const hp_dtype type, const rows_args *r,
+                                        int64_t k0, int64_t j, vf acc[STREAM_ROWS]) {
+  const float *a = r->a + k0;
+  const void *b = elem_at(r->b, type, k0 * r->b_k + j);
+  GEMM_UNROLL for (int s = 0; s < STEPS; s++, b = elem_at(b, type, r->b_k)) {
+    vf x = vf_load_as(b, type, VL);
+    GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
+        vf_fma(vf_set1(a[m * r->lda + s]), x, acc[m]);
+  }
+}
+
+/* The same for fewer steps, or n columns. */
+GEMM_INLINE void multiply_along_n_rest(const int rows, const hp_dtype type, const rows_args *r,
+                                       int64_t k0, int64_t steps, int64_t j, int64_t n,
+                                       vf acc[STREAM_ROWS]) {
+  const float *a = r->a + k0;
+  const void *b = elem_at(r->b, type, k0 * r->b_k + j);
+  for (int64_t s = 0; s < steps; s++, b = elem_at(b, type, r->b_k)) {
+    vf x = vf_load_as(b, type, n);
+    GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
+        vf_fma(vf_set1(a[m * r->lda + s]), x, acc[m]);
   }
 }
 
 GEMM_INLINE void multiply_along_n(const int rows, const hp_dtype type, const rows_args *r) {
   bool load = r->load;
   int64_t k0 = 0;
-  for (; k0 + STEPS <= r->k; k0 += STEPS, load = true)
-    add_steps_along_n(rows, STEPS, r->cols, r->a + k0, r->lda, elem_at(r->b, type, k0 * r->b_k),
-                      type, r->b_k, r->c, r->ldc, load);
-  for (; k0 < r->k || !load; k0++, load = true)
-    add_steps_along_n(rows, k0 < r->k, r->cols, r->a + k0, r->lda,
-                      k0 < r->k ? elem_at(r->b, type, k0 * r->b_k) : r->b, type, r->b_k, r->c,
-                      r->ldc, load);
+  do {
+    int64_t steps = r->k - k0 < STEPS ? r->k - k0 : STEPS, j = 0;
+    vf acc[STREAM_ROWS];
+    for (; j + VL <= r->cols; j += VL) {
+      GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
+          load ? vf_load(r->c + m * r->ldc + j) : vf_zero();
+      if (steps == STEPS) multiply_along_n_steps(rows, type, r, k0, j, acc);
+      else multiply_along_n_rest(rows, type, r, k0, steps, j, VL, acc);
+      GEMM_UNROLL for (int m = 0; m < rows; m++) vf_store(r->c + m * r->ldc + j, acc[m]);
+    }
+    if (j < r->cols) {
+      int64_t n = r->cols - j;
+      GEMM_UNROLL for (int m = 0; m < rows; m++) acc[m] =
+          load ? vf_load_n(r->c + m * r->ldc + j, n) : vf_zero();
+      multiply_along_n_rest(rows, type, r, k0, steps, j, n, acc);
+      GEMM_UNROLL for (int m = 0; m < rows; m++) vf_store_n(r->c + m * r->ldc + j, acc[m], n);
+    }
+    k0 += STEPS, load = true;
+  } while (k0 < r->k);
 }
 
 GEMM_INLINE void multiply_typed_rows(const int rows, const hp_dtype type, const rows_args *r) {
