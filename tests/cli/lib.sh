@@ -24,6 +24,8 @@ B=${B:-build}
 case $B in /*) ;; *) B=$ROOT/$B ;; esac
 HYPER=${HYPER:-$B/hyper}
 export HYPER_CACHE="${HYPER_CACHE:-$B/cache}" # the user's is left alone
+# Kernels of so small models take longer to optimize than to run.  Unit tests are about optimized ones.
+compile_quickly() { export TEST_CC="${TEST_CC:-${CC:-cc}}" CC="$ROOT/tests/cli/quick_cc"; }
 DATA=${HYPER_DATA:-../shared/data}
 case $DATA in /*) ;; *) DATA=$ROOT/$DATA ;; esac
 SCRIPT=$(basename "$0" .sh)

@@ -1,7 +1,6 @@
 # hyper bench: kinds, the form of their lines, refusals.
 . "$(dirname "$0")/lib.sh"
-# What is measured is not looked at: kernels may be slow.
-export TEST_CC="${TEST_CC:-${CC:-cc}}" CC="$ROOT/tests/cli/quick_cc"
+compile_quickly
 
 lines() { # runs hyper bench; its lines are in out.jsonl
   run bench "$@" --json

@@ -1,6 +1,7 @@
 #!/bin/sh
 # hyper eval: its forms, its windows, and what it refuses.
 . "$(dirname "$0")/lib.sh"
+compile_quickly
 . "$ROOT/tests/cli/model_lib.sh"
 M=$CASES/llama-dynamic # 12 positions
 ids=$(ids llama-dynamic sequences.0) # 29 of them

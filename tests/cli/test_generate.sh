@@ -1,6 +1,7 @@
 #!/bin/sh
 # hyper generate: its forms, sampling, where defaults come from, and what it refuses.
 . "$(dirname "$0")/lib.sh"
+compile_quickly
 . "$ROOT/tests/cli/model_lib.sh"
 
 # Tokens that a command generated, with commas.

@@ -2,6 +2,7 @@
 # hyper logits and grads: the forms of what they write, against the committed references; the same
 # bits whatever the instruction set and the number of threads.
 . "$(dirname "$0")/lib.sh"
+compile_quickly
 . "$ROOT/tests/cli/model_lib.sh"
 
 it "logits writes one tensor [T, V] in f32"

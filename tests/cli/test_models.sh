@@ -2,6 +2,7 @@
 # Model folders that are damaged or contradict themselves: refused by file and place, exit 2, nothing
 # written.  And hyper inspect and doctor.
 . "$(dirname "$0")/lib.sh"
+compile_quickly
 . "$ROOT/tests/cli/model_lib.sh"
 LC_ALL=C # sed on binary files
 export LC_ALL

@@ -1,5 +1,6 @@
 # hyper run: a compiled program read back from its text, with tensors from files.
 . "$(dirname "$0")/lib.sh"
+compile_quickly
 . "$ROOT/tests/cli/model_lib.sh"
 
 # st FILE HEADER: a safetensors file with that header, and the data on standard input.

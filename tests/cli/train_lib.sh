@@ -1,8 +1,7 @@
 # For scripts that train: a small data set and configuration, made on the spot.  Sourced after
 # lib.sh; uses examples/demo of the repository as the model.
 
-# Kernels of so small models take longer to optimize than to run.  Unit tests are about optimized ones.
-export TEST_CC="${TEST_CC:-${CC:-cc}}" CC="$ROOT/tests/cli/quick_cc"
+compile_quickly
 
 # make_job DIR [KEY: VALUE lines on standard input]: DIR/job.yaml trains a tiny model into DIR/out.
 make_job() {
