@@ -366,9 +366,10 @@ typedef struct {                     /* memory of a program on each device, in b
   int devices, live_at; /* of the mesh; the instruction at the peak */
 } hp_memory;
 typedef struct {
-  double compile_s, run_s;                    /* of the compilation and of the last run */
-  double predicted_s, exposed_copy_s;         /* of a run; see hp_op_time's predicted_s */
-  hp_memory memory;                           /* of one device */
+  double compile_s, run_s;            /* of the compilation and of the last run */
+  double predicted_s, exposed_copy_s; /* of a run; see hp_op_time's predicted_s */
+  double bound_s;   /* no plan under the memory limit is predicted to be faster; 0: not known */
+  hp_memory memory; /* of one device */
   double flops, bytes, received;              /* of one run; received: from other devices */
   double comm_s, can_overlap_s, overlapped_s; /* of collectives of the last run */
   int instructions, kernels;                  /* kernels: distinct loop kernels */

@@ -62,6 +62,7 @@ hp_status api_compile_devices(compilation *c, hp_device *d, hp_program *h) {
 hp_status api_count(const device *d, const program *p, hp_program_stats *s) {
   map seen = {0};
   hp_status st = predict_totals(d->costs, d->mesh, p, &s->predicted_s, &s->exposed_copy_s);
+  s->bound_s = p->bound_s;
   s->instructions = (int)p->insts.len;
   for (size_t i = 0; !st && i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);

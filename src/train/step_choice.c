@@ -152,19 +152,25 @@ static void set_text(step_ways *w, char *text) {
   w->text = text;
 }
 
-/* No plan of the same pieces takes less. */
-static double computing(const step_plan *p) {
-  return p->stats.predicted_s - p->stats.exposed_copy_s;
+/* No plan of the same pieces takes less: to compute, and in all with the copies that it needs.  0:
+ * not known. */
+typedef struct {
+  double compute_s, bound_s;
+} least_times;
+
+static least_times least_of(const step_plan *p) {
+  if (p->refused) return (least_times){0};
+  return (least_times){p->stats.predicted_s - p->stats.exposed_copy_s, p->stats.bound_s};
 }
 
-/* Takes the other choice if its plan is better; *least_s: no plan of this way takes less. */
+/* Takes the other choice if its plan is better; *least: of plans of this way. */
 static hp_status try_other(step_ways *w, const micro_shape *shape, int64_t n,
                            const step_choice *other, step_choice *c, step_plan *best,
-                           double *least_s) {
+                           least_times *least) {
   step_plan plan;
   char *text = NULL;
   HP_TRY(step_plan_make(w, shape, n, other, &plan, w->what, &text));
-  *least_s = computing(&plan);
+  *least = least_of(&plan);
   if (!is_better(&plan, best)) {
     hp_free(text);
     return HP_OK;
@@ -179,35 +185,43 @@ static hp_status try_other(step_ways *w, const micro_shape *shape, int64_t n,
  * these come first; the other only if updates at the end are better so far, and if computation
  * alone does not take longer. */
 static hp_status try_remat(step_ways *w, const micro_shape *shape, int64_t n, bool both,
-                           step_choice *c, step_plan *best, double *least_s) {
+                           step_choice *c, step_plan *best, least_times *least) {
   bool refused = best->refused; /* to leave the update needs no less memory */
   step_choice other = {.way = STEP_WITH_REMAT, .leaves = both ? !refused : c->leaves};
-  HP_TRY(try_other(w, shape, n, &other, c, best, least_s));
-  if (!both || best->refused || *least_s >= best->stats.predicted_s) return HP_OK;
+  HP_TRY(try_other(w, shape, n, &other, c, best, least));
+  if (!both || best->refused || least->compute_s >= best->stats.predicted_s) return HP_OK;
   if (c->leaves && !refused) return HP_OK;
   other.leaves = !other.leaves;
-  return try_other(w, shape, n, &other, c, best, least_s);
+  return try_other(w, shape, n, &other, c, best, least);
+}
+
+static double smaller(double a, double b) { return a < b ? a : b; }
+
+/* By so much that other plans are tried for it. */
+static bool may_be_better(double least_s, const step_plan *best) {
+  enum { PER_CENT = 2 };
+  return least_s * (100 + PER_CENT) < best->stats.predicted_s * 100;
 }
 
 /* Recomputation in a quarter, a half and three quarters of the layers of each stage.  To compute
- * takes between none_s and all_s, what it takes with none of them and with all; once that alone is
- * no better than what was found, neither are more layers.  Where all of them do not fit, fewer do
- * not. */
-static hp_status try_some(step_ways *w, const micro_shape *shape, int64_t n, double none_s,
-                          double all_s, step_choice *c, step_plan *best) {
+ * takes between what it takes with none of them and with all; once that alone is no better than
+ * what was found, neither are more layers.  Copies that both need are needed here too.  Where all
+ * layers do not fit, fewer do not. */
+static hp_status try_some(step_ways *w, const micro_shape *shape, int64_t n, least_times none,
+                          least_times all, step_choice *c, step_plan *best) {
   enum { PARTS = 4 };
   int64_t stages = hp_device_stages(w->way[STEP_AS_ASKED].d),
           layers = (w->way[STEP_AS_ASKED].m->c.layers + stages - 1) / stages;
-  step_plan bound = *best;
+  least_times own;
   step_choice other = {.way = STEP_WITH_SOME, .leaves = c->leaves};
-  for (int k = 1; !best->refused && k < PARTS; k++) {
+  if (best->refused || !may_be_better(smaller(none.bound_s, all.bound_s), best)) return HP_OK;
+  for (int k = 1; k < PARTS; k++) {
     int blocks = (int)(layers * k / PARTS);
     if (blocks == other.blocks) continue;
     other.blocks = blocks;
-    bound.stats.predicted_s = none_s + (all_s - none_s) * blocks / (double)layers;
-    if (!is_better(&bound, best)) return HP_OK;
-    double least_s;
-    HP_TRY(try_other(w, shape, n, &other, c, best, &least_s));
+    double more_s = (all.compute_s - none.compute_s) * blocks / (double)layers;
+    if (!may_be_better(none.compute_s + more_s, best)) return HP_OK;
+    HP_TRY(try_other(w, shape, n, &other, c, best, &own));
   }
   return HP_OK;
 }
@@ -253,32 +267,32 @@ static hp_status try_stages(step_ways *w, const micro_shape *shape, int64_t n, s
            reserve = w->way[STEP_AS_ASKED].o.compile.reserve_bytes;
   int stages = hp_device_stages(d), chosen = 0;
   step_choice other = {.way = STEP_BY_STAGE, .leaves = c->leaves};
-  double least_s;
+  least_times least;
   if (stages == 1 || stages > STEP_CHOSEN_STAGES || !limit) return HP_OK;
   hp_device_set_memory_limit(d, 0);
   hp_status st = find_stages(w, shape, n, limit > reserve ? limit - reserve : 1, &other);
   hp_device_set_memory_limit(d, limit);
   for (int s = 0; s < stages; s++) chosen += step_choice_remats(&other, s);
   if (st || !chosen || chosen == stages) return st;
-  return try_other(w, shape, n, &other, c, best, &least_s);
+  return try_other(w, shape, n, &other, c, best, &least);
 }
 
 hp_status step_choose(step_ways *w, const micro_shape *shape, int64_t n, step_choice *c,
                       step_plan *out) {
   const step_options *o = &w->way[STEP_AS_ASKED].o;
   bool both = o->update == UPDATE_AUTO;
-  double least_s, all_s;
+  least_times none, all, least;
   char *text = NULL;
   *c = (step_choice){.way = STEP_AS_ASKED, .leaves = o->update == UPDATE_NEXT_STEP};
   HP_TRY(step_plan_make(w, shape, n, c, out, w->what, &text));
   set_text(w, text);
-  double none_s = out->refused ? 0 : computing(out);
+  none = least_of(out);
   if (!out->refused && !step_plan_offloads(out)) return HP_OK;
   if (both && !out->refused) /* it needs no less memory */
-    HP_TRY(try_other(w, shape, n, &(step_choice){.way = c->way, .leaves = true}, c, out, &least_s));
+    HP_TRY(try_other(w, shape, n, &(step_choice){.way = c->way, .leaves = true}, c, out, &least));
   if (!o->remat_auto || o->compile.remat) return HP_OK;
   HP_TRY(try_stages(w, shape, n, c, out));
   if (c->way == STEP_BY_STAGE && !out->refused && !step_plan_offloads(out)) return HP_OK;
-  HP_TRY(try_remat(w, shape, n, both, c, out, &all_s));
-  return try_some(w, shape, n, none_s, all_s, c, out);
+  HP_TRY(try_remat(w, shape, n, both, c, out, &all));
+  return try_some(w, shape, n, none, all, c, out);
 }
