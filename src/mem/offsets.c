@@ -140,19 +140,16 @@ static void keep_found(greedy *g) {
   }
 }
 
-/* Searches a plan of at most `target` bytes with each rank in turn, `share` steps for all.  A
- * proof that there is none raises the lower bound. */
+/* Searches a plan of at most `target` bytes with `share` steps.  A proof that there is none raises
+ * the lower bound. */
 static search_result try_target(exact *e, uint64_t target, uint64_t share) {
   enum { CHEAPER = 4 }; /* this many steps of the search cost as much as one of the greedy passes */
   greedy *g = e->g;
-  search_result r = SEARCH_TIRED;
-  for (uint32_t rank = 0; rank < SEARCH_RANKS && r == SEARCH_TIRED; rank++) {
-    uint64_t part = share / SEARCH_RANKS * CHEAPER, left = part;
-    r = offsets_search_run(e->s, target, rank, &left, g->offset);
-    uint64_t used = (part - left) / CHEAPER;
-    g->work += used;
-    e->effort -= used < e->effort ? used : e->effort;
-  }
+  uint64_t left = share * CHEAPER;
+  search_result r = offsets_search_run(e->s, target, &left, g->offset);
+  uint64_t used = share - left / CHEAPER;
+  g->work += used;
+  e->effort -= used < e->effort ? used : e->effort;
   if (r == SEARCH_FOUND) {
     keep_found(g);
   } else {

@@ -1,168 +1,100 @@
 #include "mem/offsets_search.h"
 
 #include "base/mem.h"
+#include "mem/offsets_boxes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Depth-first branch and bound as in MiniMalloc (Moffitt, ASPLOS 2024), implemented independently.
+/* Depth-first search.  Every box has a floor, the end of the highest placed box that it conflicts
+ * with.  A section is a time; of the boxes not placed that live there, some have the lowest floor.
+ * A step chooses a section and branches: each of those boxes in turn is placed on its floor; or none
+ * of them is, and the floors of all boxes of the section rise to the next offset that a box can
+ * have.  So no plan is found twice, and the section is free to choose: the one with the fewest
+ * branches, as in exact cover (Knuth, Dancing links, 2000).  Only a section may be chosen under
+ * whose lowest boxes no other one fits any more; that of the lowest floor of all always may.
  *
- * Of all plans within the target consider one with the least sum of offsets: no item of it can be
- * moved down.  Built in order of (offset, rank), each item is at its floor: the end of the highest
- * earlier item that it conflicts with.  Only such plans are searched:
- *   frontier   no item is below the one before it;
- *   dominance  an item whose floor is at or above the end of another one placed on its own floor is
- *              not next: the other one would fit below it;
- *   sections   at every time the remaining items must fit on the lowest floor there;
- *   parts      if no remaining item lives across some time, the two sides are independent;
- *   twins      identical items are placed in the order of their ranks. */
+ * A plan with the least sum of offsets has no box that can be moved down.  Hence
+ *   bytes      at every time the remaining boxes must fit on the lowest floor there;
+ *   blocked    a box that is not placed on its floor needs another one that can be in its way;
+ *   parts      if no remaining box lives across some time, the two sides are independent;
+ *   twins      identical boxes are placed in order;
+ *   failures   a set of boxes and floors that failed once is not tried again, in any order.
+ *
+ * The order of the branches decides between milliseconds and days, and no order is good for all
+ * problems.  So the search starts again and again, in another order, partly random, with more
+ * steps each time. */
 
 typedef struct {
-  uint64_t size, align;
-  uint64_t floor;           /* least offset it can have */
-  uint64_t offset;          /* where it is placed */
-  uint32_t from, to, solid; /* sections of its life [from, to); until solid it is a clique's */
-  uint32_t rank, twin;      /* twin: the previous identical item; itself if there is none */
-  uint32_t item;
-  bool placed;
-} box;
-
-typedef struct {
-  uint32_t box;
-  uint64_t floor;
-} undo;
-
-typedef struct {
-  uint64_t key[3]; /* greater first */
+  double key[3]; /* greater first */
   uint32_t box;
 } ranked;
 
+enum { FAILURES = 1 << 16 }; /* hashes kept, the last one at each place */
+
 struct offsets_search {
-  const offsets_items *items;
-  box *b;
-  uint32_t n, sections;
-  uint32_t *near0, *near; /* conflicting boxes */
-  uint64_t *ground;       /* [n] first floor */
-  uint64_t *rest;         /* [sections] bytes not placed */
-  uint64_t *most;         /* [sections] sum of the sizes that live there */
-  uint32_t *next, *ends;  /* [sections + 1] scratch */
-  uint32_t *level;        /* a stack of lists of boxes */
-  size_t level_len;
-  undo *undo;
-  ranked *ranked; /* [n] scratch */
-  size_t undo_len;
+  boxes x;
+  uint64_t *low;         /* [sections] lowest floor of the remaining boxes */
+  uint32_t *lowest;      /* [sections] how many have it; BLOCKED: the section cannot be chosen */
+  uint32_t *next, *ends; /* [sections + 1] scratch */
+  uint32_t *level;       /* a stack of lists of boxes */
+  size_t level_len, level_cap;
+  ranked *ranked;    /* [n] scratch */
+  uint64_t *failure; /* [FAILURES] */
   uint64_t target, work;
+  bool by_bytes; /* of sections with equally many branches, the one with most bytes left; else the
+                    one with the least room */
 };
+
+#define BLOCKED UINT32_MAX
 
 void offsets_search_free(offsets_search *w) {
   if (!w) return;
-  mem_free(w->b);
-  mem_free(w->near0);
-  mem_free(w->near);
-  mem_free(w->ground);
-  mem_free(w->rest);
-  mem_free(w->most);
+  boxes_free(&w->x);
+  mem_free(w->low);
+  mem_free(w->lowest);
   mem_free(w->next);
   mem_free(w->ends);
   mem_free(w->level);
-  mem_free(w->undo);
   mem_free(w->ranked);
+  mem_free(w->failure);
   mem_free(w);
-}
-
-/* Work of about 1 ns per step, and steps of a call of solve. */
-enum { SECTIONS_A_STEP = 8, CALL_STEPS = 40 };
-
-static uint64_t align_up(uint64_t x, uint64_t align) { return (x + align - 1) & ~(align - 1); }
-
-/* Live ranges in sections: the times at which an item of the tier is born. */
-static hp_status set_sections(offsets_search *w, const offsets_items *t) {
-  uint32_t *rank = mem_calloc((size_t)t->points + 1, sizeof *rank);
-  HP_TRY_MEM(rank);
-  for (int pass = 0; pass < 2; pass++) {
-    for (uint32_t i = 0; i < w->n; i++) {
-      const uint32_t *first = t->first + (size_t)w->b[i].item * t->streams;
-      const uint32_t *dead = t->dead + (size_t)w->b[i].item * t->streams;
-      uint32_t from = OFFSETS_NEVER, to = 0, solid = OFFSETS_NEVER;
-      for (uint32_t s = 0; s < t->streams; s++) {
-        if (first[s] < from) from = first[s];
-        if (dead[s] > to) to = dead[s];
-        if (dead[s] < solid) solid = dead[s];
-      }
-      if (pass == 0) rank[from + 1] = 1;
-      else w->b[i].from = rank[from], w->b[i].to = rank[to], w->b[i].solid = rank[solid];
-    }
-    if (pass == 0)
-      for (uint32_t x = 0; x < t->points; x++) rank[x + 1] += rank[x];
-  }
-  w->sections = rank[t->points];
-  mem_free(rank);
-  return HP_OK;
-}
-
-static hp_status set_neighbours(offsets_search *w, const offsets_items *t) {
-  w->near0 = mem_calloc((size_t)w->n + 1, sizeof *w->near0);
-  HP_TRY_MEM(w->near0);
-  for (int pass = 0; pass < 2; pass++) {
-    uint32_t len = 0;
-    for (uint32_t i = 0; i < w->n; i++) {
-      w->near0[i] = len;
-      for (uint32_t j = 0; j < w->n; j++)
-        if (i != j && offsets_items_conflict(t, w->b[i].item, w->b[j].item)) {
-          if (pass) w->near[len] = j;
-          len++;
-        }
-    }
-    w->near0[w->n] = len;
-    if (!pass) w->near = mem_calloc(len, sizeof *w->near);
-    HP_TRY_MEM(w->near);
-  }
-  return HP_OK;
 }
 
 hp_status offsets_search_create(const offsets_items *t, const uint32_t *item, uint32_t n,
                                 uint32_t n_fixed, offsets_search **out) {
-  hp_status st = HP_ERR_OOM;
+  hp_status st = HP_OK;
   offsets_search *w = mem_calloc(1, sizeof *w);
   HP_TRY_MEM(w);
-  w->items = t;
-  w->n = n - n_fixed;
-  w->b = mem_calloc(w->n, sizeof *w->b);
-  w->ground = mem_calloc(w->n, sizeof *w->ground);
-  if (!w->b || !w->ground) goto done;
-  for (uint32_t i = 0; i < w->n; i++) {
-    const offsets_item *m = &t->item[item[n_fixed + i]];
-    w->b[i] = (box){.size = m->size, .align = m->align, .item = item[n_fixed + i]};
-    for (uint32_t k = 0; k < n_fixed; k++) {
-      const offsets_item *f = &t->item[item[k]];
-      uint64_t end = align_up(f->offset + f->size, m->align);
-      if (end > w->ground[i] && offsets_items_conflict(t, item[k], w->b[i].item))
-        w->ground[i] = end;
-    }
-  }
-  HP_TRY_GOTO(set_sections(w, t), st);
-  HP_TRY_GOTO(set_neighbours(w, t), st);
-  st = HP_ERR_OOM;
-  w->rest = mem_calloc(w->sections, sizeof *w->rest);
-  w->most = mem_calloc(w->sections, sizeof *w->most);
-  w->ends = mem_calloc((size_t)w->sections + 1, sizeof *w->ends);
-  w->next = mem_calloc((size_t)w->sections + 1, sizeof *w->next);
-  w->level = mem_calloc(2 * (size_t)w->n * (w->n + 1), sizeof *w->level);
-  w->undo = mem_calloc((size_t)w->n * w->n, sizeof *w->undo); /* a box raises each other once */
-  w->ranked = mem_calloc(w->n, sizeof *w->ranked);
-  if (!w->rest || !w->most || !w->next || !w->ends || !w->level || !w->undo || !w->ranked)
-    goto done;
-  for (uint32_t i = 0; i < w->n; i++)
-    for (uint32_t x = w->b[i].from; x < w->b[i].solid; x++) w->most[x] += w->b[i].size;
-  *out = w;
-  return HP_OK;
+  HP_TRY_GOTO(boxes_build(t, item, n, n_fixed, &w->x), st);
+  size_t sections = w->x.sections, n_boxes = w->x.n;
+  w->low = mem_calloc(sections, sizeof *w->low);
+  w->lowest = mem_calloc(sections, sizeof *w->lowest);
+  w->ends = mem_calloc(sections + 1, sizeof *w->ends);
+  w->next = mem_calloc(sections + 1, sizeof *w->next);
+  w->level_cap = 4 * n_boxes * (n_boxes + 1);
+  w->level = mem_calloc(w->level_cap, sizeof *w->level);
+  w->ranked = mem_calloc(n_boxes, sizeof *w->ranked);
+  w->failure = mem_calloc(FAILURES, sizeof *w->failure);
+  if (!w->low || !w->lowest || !w->next || !w->ends || !w->level || !w->ranked || !w->failure)
+    st = HP_ERR_OOM;
 done:
-  offsets_search_free(w);
+  if (st) offsets_search_free(w);
+  else *out = w;
   return st;
 }
 
+/* Steps of a call of the search besides those of each box and section. */
+enum { CALL_STEPS = 100, BOX_STEPS = 10, SECTION_STEPS = 4, NEAR_STEPS = 1 };
+
 static void spend_steps(offsets_search *w, uint64_t steps) {
   w->work = w->work > steps ? w->work - steps : 0;
+}
+
+static uint64_t mix(uint64_t x) {
+  x = (x ^ x >> 31) * UINT64_C(0x9e3779b97f4a7c15);
+  x = (x ^ x >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
+  return x ^ x >> 32;
 }
 
 static uint32_t skip_to_free(uint32_t *next, uint32_t x) {
@@ -175,9 +107,9 @@ static void sort_boxes(offsets_search *w, uint32_t *id, uint32_t n) {
   uint64_t moves = 0;
   for (uint32_t i = 1; i < n; i++) {
     uint32_t x = id[i], j = i;
-    const box *b = &w->b[x];
+    const box *b = &w->x.b[x];
     for (; j > 0; j--) {
-      const box *o = &w->b[id[j - 1]];
+      const box *o = &w->x.b[id[j - 1]];
       if (o->floor < b->floor || (o->floor == b->floor && o->rank < b->rank)) break;
       id[j] = id[j - 1];
     }
@@ -187,69 +119,142 @@ static void sort_boxes(offsets_search *w, uint32_t *id, uint32_t n) {
   spend_steps(w, moves);
 }
 
-/* Do the remaining boxes fit at every time on the lowest of their floors there? */
-static bool do_sections_fit(offsets_search *w, const uint32_t *id, uint32_t n, uint32_t from,
-                            uint32_t to, uint64_t frontier) {
-  for (uint32_t x = from; x <= to; x++) w->next[x] = x;
-  for (uint32_t i = 0; i < n; i++) { /* ascending floors: the first one that covers a section */
-    const box *b = &w->b[id[i]];
-    uint64_t floor = b->floor > frontier ? b->floor : frontier;
-    if (floor + b->size > w->target) return false;
-    for (uint32_t x = skip_to_free(w->next, b->from); x < b->solid; x = skip_to_free(w->next, x)) {
-      if (floor + w->rest[x] > w->target) return false;
-      w->next[x] = x + 1;
+/* The remaining boxes, by floor, and the sections [from, to) that they live in. */
+typedef struct {
+  uint32_t *id, n, from, to;
+  uint64_t hash; /* of the boxes and floors */
+} remaining;
+
+static remaining describe(offsets_search *w, uint32_t *id, uint32_t n) {
+  remaining r = {.id = id, .n = n, .from = UINT32_MAX, .hash = mix(w->target)};
+  for (uint32_t i = 0; i < n; i++) {
+    const box *b = &w->x.b[id[i]];
+    if (b->from < r.from) r.from = b->from;
+    if (b->to > r.to) r.to = b->to;
+    r.hash += mix(mix(b->floor) + id[i]);
+  }
+  spend_steps(w, CALL_STEPS + BOX_STEPS * (uint64_t)n + SECTION_STEPS * (r.to - r.from));
+  return r;
+}
+
+/* Sets the lowest floor of every section; lists the boxes that have it somewhere.  UINT32_MAX: at
+ * some time, the remaining boxes do not fit on it. */
+static uint32_t find_lowest(offsets_search *w, const remaining *r, uint32_t *list) {
+  uint32_t len = 0;
+  for (uint32_t x = r->from; x <= r->to; x++) w->next[x] = x;
+  for (uint32_t i = 0, end; i < r->n; i = end) { /* boxes of one floor */
+    uint64_t floor = w->x.b[r->id[i]].floor;
+    for (end = i; end < r->n && w->x.b[r->id[end]].floor == floor; end++) {
+      const box *b = &w->x.b[r->id[end]];
+      if (floor + b->size > w->target) return UINT32_MAX;
+      if (skip_to_free(w->next, b->from) < b->solid) list[len++] = r->id[end];
+    }
+    for (uint32_t k = i; k < end; k++) {
+      const box *b = &w->x.b[r->id[k]];
+      uint32_t x = skip_to_free(w->next, b->from);
+      for (; x < b->solid; x = skip_to_free(w->next, x)) {
+        if (floor + w->x.rest[x] > w->target) return UINT32_MAX;
+        w->low[x] = floor;
+        w->next[x] = x + 1;
+      }
     }
   }
-  return true;
+  return len;
 }
 
-static void roll_back(offsets_search *w, size_t mark) {
-  while (w->undo_len > mark) {
-    undo u = w->undo[--w->undo_len];
-    w->b[u.box].floor = u.floor;
+/* Whether a remaining box that conflicts with this one can still be placed below it. */
+static bool has_room_below(offsets_search *w, uint32_t i) {
+  const box *b = &w->x.b[i];
+  uint32_t k = w->x.near0[i];
+  bool room = false;
+  for (; k < w->x.near0[i + 1] && !room; k++) {
+    const box *o = &w->x.b[w->x.near[k]];
+    room = !o->placed && o->floor + o->size <= b->floor;
+  }
+  spend_steps(w, (uint64_t)NEAR_STEPS * (k - w->x.near0[i]));
+  return room;
+}
+
+static bool waits_for_twin(const offsets_search *w, uint32_t i) {
+  uint32_t twin = w->x.b[i].twin;
+  return twin != i && !w->x.b[twin].placed;
+}
+
+/* Counts the branches of every section. */
+static void count_branches(offsets_search *w, const remaining *r, const uint32_t *list,
+                           uint32_t len) {
+  memset(w->lowest + r->from, 0, (r->to - r->from) * sizeof *w->lowest);
+  for (uint32_t i = 0; i < len; i++) {
+    const box *b = &w->x.b[list[i]];
+    if (waits_for_twin(w, list[i])) continue;
+    bool blocked = has_room_below(w, list[i]);
+    for (uint32_t x = b->from; x < b->solid; x++) {
+      if (w->low[x] != b->floor || w->lowest[x] == BLOCKED) continue;
+      if (blocked) w->lowest[x] = BLOCKED;
+      else w->lowest[x]++;
+    }
+    spend_steps(w, b->solid - b->from);
   }
 }
 
-static void put_box(offsets_search *w, uint32_t i) {
-  box *b = &w->b[i];
-  uint64_t end = b->floor + b->size;
-  spend_steps(w, (b->solid - b->from) / SECTIONS_A_STEP + w->near0[i + 1] - w->near0[i]);
-  b->offset = b->floor;
-  b->placed = true;
-  for (uint32_t x = b->from; x < b->solid; x++) w->rest[x] -= b->size;
-  for (uint32_t k = w->near0[i]; k < w->near0[i + 1]; k++) {
-    box *o = &w->b[w->near[k]];
-    uint64_t floor = align_up(end, o->align);
-    if (o->placed || o->floor >= floor) continue;
-    w->undo[w->undo_len++] = (undo){w->near[k], o->floor};
-    o->floor = floor;
+/* The section with the fewest branches. */
+static uint32_t choose_section(const offsets_search *w, const remaining *r) {
+  uint32_t best = r->from, branches = UINT32_MAX;
+  uint64_t bytes = 0;
+  for (uint32_t x = r->from; x < r->to; x++) {
+    if (!w->lowest[x] || w->lowest[x] == BLOCKED) continue;
+    uint64_t room = w->target - w->x.rest[x] - w->low[x];
+    uint64_t more = w->by_bytes ? w->x.rest[x] : UINT64_MAX - room;
+    uint32_t n = w->lowest[x] + (room > 0);
+    if (n > branches || (n == branches && more <= bytes)) continue;
+    best = x, branches = n, bytes = more;
   }
+  return best;
 }
 
-static void take_back(offsets_search *w, uint32_t i, size_t mark) {
-  box *b = &w->b[i];
-  roll_back(w, mark);
-  b->placed = false;
-  for (uint32_t x = b->from; x < b->solid; x++) w->rest[x] += b->size;
+/* The least offset above the lowest floor of a section that a box can have there; UINT64_MAX if
+ * none can, or if a box of that floor would stay there, with nothing in its way. */
+static uint64_t find_next_low(offsets_search *w, const remaining *r, uint32_t x) {
+  uint64_t low = w->low[x], best = UINT64_MAX, work = r->n;
+  uint32_t i = 0;
+  for (; i < r->n && w->x.b[r->id[i]].floor <= low; i++) {
+    const box *b = &w->x.b[r->id[i]];
+    if (!boxes_cover(b, x)) continue;
+    for (uint32_t k = w->x.near0[r->id[i]]; k < w->x.near0[r->id[i] + 1]; k++) {
+      const box *o = &w->x.b[w->x.near[k]];
+      uint64_t end = boxes_align(o->floor + o->size, b->align);
+      if (!o->placed && !boxes_cover(o, x) && end < best) best = end;
+    }
+  }
+  for (uint32_t k = i; k < r->n && w->x.b[r->id[k]].floor < best; k++)
+    if (boxes_cover(&w->x.b[r->id[k]], x)) best = w->x.b[r->id[k]].floor;
+  while (i-- > 0 && best != UINT64_MAX) {
+    const box *b = &w->x.b[r->id[i]];
+    if (b->floor < low) break;
+    if (!boxes_cover(b, x)) continue;
+    bool stays = true;
+    uint32_t k = w->x.near0[r->id[i]];
+    for (; k < w->x.near0[r->id[i] + 1] && stays; k++) {
+      const box *o = &w->x.b[w->x.near[k]];
+      uint64_t floor = boxes_cover(o, x) && o->floor < best ? best : o->floor;
+      stays = o->placed || floor >= low + b->size;
+    }
+    work += 2 * (uint64_t)(k - w->x.near0[r->id[i]]);
+    if (stays) best = UINT64_MAX;
+  }
+  spend_steps(w, work);
+  return best;
 }
 
-/* The progress of the search: the offset and the rank of the last box placed. */
-typedef struct {
-  uint64_t frontier;
-  uint32_t rank;
-} progress;
+static search_result place_boxes(offsets_search *w, uint32_t *id, uint32_t n);
 
-static search_result place_boxes(offsets_search *w, uint32_t *id, uint32_t n, progress at);
-
-/* Gives every section of [from, to) the number of its part in next[]; returns the number of
- * parts. */
-static uint32_t number_parts(offsets_search *w, const uint32_t *id, uint32_t n, uint32_t from,
-                             uint32_t to) {
+/* Gives every section the number of its part in next[]; returns the number of parts. */
+static uint32_t number_parts(offsets_search *w, const remaining *r) {
   uint32_t *part = w->next, alive = 0, parts = 0;
-  memset(part + from, 0, ((size_t)to - from + 1) * sizeof *part);
-  memset(w->ends + from, 0, ((size_t)to - from + 1) * sizeof *w->ends);
-  for (uint32_t i = 0; i < n; i++) part[w->b[id[i]].from]++, w->ends[w->b[id[i]].to]++;
-  for (uint32_t x = from; x < to; x++) {
+  memset(part + r->from, 0, ((size_t)r->to - r->from + 1) * sizeof *part);
+  memset(w->ends + r->from, 0, ((size_t)r->to - r->from + 1) * sizeof *w->ends);
+  for (uint32_t i = 0; i < r->n; i++) part[w->x.b[r->id[i]].from]++, w->ends[w->x.b[r->id[i]].to]++;
+  for (uint32_t x = r->from; x < r->to; x++) {
     uint32_t born = part[x];
     alive -= w->ends[x];
     parts += born && !alive;
@@ -260,66 +265,96 @@ static uint32_t number_parts(offsets_search *w, const uint32_t *id, uint32_t n, 
 }
 
 /* Solves independent sections one by one, each with a separate list of its boxes. */
-static search_result solve_parts(offsets_search *w, const uint32_t *id, uint32_t n, uint32_t parts,
-                                 progress at) {
-  uint32_t *list = w->level + w->level_len, *part = list + n, len = 0, done = 0;
-  size_t mark = w->undo_len;
+static search_result solve_parts(offsets_search *w, const remaining *all, uint32_t parts) {
+  uint32_t *list = w->level + w->level_len, *part = list + all->n, len = 0, done = 0;
+  size_t mark = w->x.undo_len;
   search_result r = SEARCH_FOUND;
-  w->level_len += 2 * (size_t)n;
-  for (uint32_t i = 0; i < n; i++) part[i] = w->next[w->b[id[i]].from];
+  w->level_len += 2 * (size_t)all->n;
+  for (uint32_t i = 0; i < all->n; i++) part[i] = w->next[w->x.b[all->id[i]].from];
   for (uint32_t k = 1; k <= parts && r == SEARCH_FOUND; k++) {
     uint32_t start = len;
-    for (uint32_t i = 0; i < n; i++)
-      if (part[i] == k) list[len++] = id[i];
-    r = place_boxes(w, list + start, len - start, at);
+    for (uint32_t i = 0; i < all->n; i++)
+      if (part[i] == k) list[len++] = all->id[i];
+    r = place_boxes(w, list + start, len - start);
     if (r == SEARCH_FOUND) done = len;
   }
   if (r != SEARCH_FOUND)
-    while (done) take_back(w, list[--done], mark);
-  w->level_len -= 2 * (size_t)n;
+    while (done) boxes_take_back(&w->x, list[--done], mark);
+  w->level_len -= 2 * (size_t)all->n;
   return r;
 }
 
-/* Each box that may be next, in turn. */
-static search_result solve_next(offsets_search *w, const uint32_t *id, uint32_t n,
-                                uint64_t least_end, progress at) {
+/* Each box of the list on its floor, in turn. */
+static search_result solve_lowest(offsets_search *w, const remaining *all, const uint32_t *list,
+                                  uint32_t len) {
   uint32_t *rest = w->level + w->level_len;
   search_result r = SEARCH_NONE;
-  for (uint32_t i = 0; i < n && r == SEARCH_NONE; i++) {
-    const box *b = &w->b[id[i]];
-    if (b->floor >= least_end) break;
-    if (b->floor < at.frontier || (b->floor == at.frontier && b->rank < at.rank)) continue;
-    if (b->twin != id[i] && !w->b[b->twin].placed) continue;
-    size_t mark = w->undo_len;
-    put_box(w, id[i]);
-    memcpy(rest, id, i * sizeof *id);
-    memcpy(rest + i, id + i + 1, (n - i - 1) * sizeof *id);
-    w->level_len += n;
-    r = place_boxes(w, rest, n - 1, (progress){b->offset, b->rank});
-    w->level_len -= n;
-    if (r != SEARCH_FOUND) take_back(w, id[i], mark);
+  w->level_len += all->n;
+  for (uint32_t k = 0; k < len && r == SEARCH_NONE; k++) {
+    const box *b = &w->x.b[list[k]];
+    size_t mark = w->x.undo_len;
+    uint32_t n = 0;
+    boxes_put(&w->x, list[k]);
+    spend_steps(w, (b->solid - b->from) / 4 + w->x.near0[list[k] + 1] - w->x.near0[list[k]]);
+    for (uint32_t i = 0; i < all->n; i++)
+      if (all->id[i] != list[k]) rest[n++] = all->id[i];
+    r = place_boxes(w, rest, n);
+    if (r != SEARCH_FOUND) boxes_take_back(&w->x, list[k], mark);
   }
+  w->level_len -= all->n;
   return r;
 }
 
-/* Places the boxes of the list, none below the frontier.  If no plan is found, the state is
- * unchanged. */
-static search_result place_boxes(offsets_search *w, uint32_t *id, uint32_t n, progress at) {
-  if (!n) return SEARCH_FOUND;
-  if (!w->work) return SEARCH_TIRED;
-  uint32_t from = UINT32_MAX, to = 0;
-  uint64_t least_end = UINT64_MAX;
-  for (uint32_t i = 0; i < n; i++) {
-    const box *b = &w->b[id[i]];
-    if (b->from < from) from = b->from;
-    if (b->to > to) to = b->to;
-    if (b->floor + b->size < least_end) least_end = b->floor + b->size;
+/* No box at the lowest floor of a section. */
+static search_result solve_higher(offsets_search *w, const remaining *all, uint32_t section,
+                                  uint64_t low) {
+  uint32_t *rest = w->level + w->level_len;
+  size_t mark = w->x.undo_len;
+  for (uint32_t i = 0; i < all->n; i++)
+    if (boxes_cover(&w->x.b[all->id[i]], section)) boxes_raise(&w->x, all->id[i], low);
+  memcpy(rest, all->id, all->n * sizeof *rest);
+  w->level_len += all->n;
+  search_result r = place_boxes(w, rest, all->n);
+  w->level_len -= all->n;
+  if (r != SEARCH_FOUND) boxes_lower(&w->x, mark);
+  return r;
+}
+
+/* Branches at a section; list: boxes that have the lowest floor of some section. */
+static search_result solve_section(offsets_search *w, const remaining *all, uint32_t *list,
+                                   uint32_t len) {
+  count_branches(w, all, list, len);
+  uint32_t x = choose_section(w, all), n = 0;
+  for (uint32_t i = 0; i < len; i++) {
+    const box *b = &w->x.b[list[i]];
+    if (boxes_cover(b, x) && b->floor == w->low[x] && !waits_for_twin(w, list[i]))
+      list[n++] = list[i];
   }
-  spend_steps(w, CALL_STEPS + 2 * n + (to - from) / 2);
+  uint64_t higher = UINT64_MAX, most = w->target - w->x.rest[x];
+  if (w->low[x] < most) higher = find_next_low(w, all, x);
+  w->level_len += n;
+  search_result r = solve_lowest(w, all, list, n);
+  w->level_len -= n;
+  return r == SEARCH_NONE && higher <= most ? solve_higher(w, all, x, higher) : r;
+}
+
+/* Places the boxes of the list.  If no plan is found, the state is unchanged. */
+static search_result place_boxes(offsets_search *w, uint32_t *id, uint32_t n) {
+  enum { LISTS = 3 }; /* of n boxes each that a level needs */
+  if (!n) return SEARCH_FOUND;
+  if (w->level_len + (size_t)LISTS * n > w->level_cap || w->x.undo_len + n > w->x.undo_cap)
+    w->work = 0;
+  if (!w->work) return SEARCH_TIRED;
+  remaining all = describe(w, id, n);
+  uint64_t *failure = &w->failure[all.hash % FAILURES];
+  if (*failure == all.hash) return SEARCH_NONE;
   sort_boxes(w, id, n);
-  if (!do_sections_fit(w, id, n, from, to, at.frontier)) return SEARCH_NONE;
-  uint32_t parts = number_parts(w, id, n, from, to);
-  return parts > 1 ? solve_parts(w, id, n, parts, at) : solve_next(w, id, n, least_end, at);
+  uint32_t *list = w->level + w->level_len, len = find_lowest(w, &all, list);
+  if (len == UINT32_MAX) return SEARCH_NONE;
+  uint32_t parts = number_parts(w, &all);
+  search_result r = parts > 1 ? solve_parts(w, &all, parts) : solve_section(w, &all, list, len);
+  if (r == SEARCH_NONE) *failure = all.hash;
+  return r;
 }
 
 static int by_rank(const void *a, const void *b) {
@@ -329,48 +364,48 @@ static int by_rank(const void *a, const void *b) {
   return (x->box > y->box) - (x->box < y->box);
 }
 
-static bool are_alike(const offsets_search *w, const box *x, const box *y) {
-  size_t row = w->items->streams * sizeof(uint32_t);
-  return x->size == y->size && x->align == y->align && w->ground[x - w->b] == w->ground[y - w->b] &&
-         !memcmp(w->items->first + (size_t)x->item * w->items->streams,
-                 w->items->first + (size_t)y->item * w->items->streams, row) &&
-         !memcmp(w->items->dead + (size_t)x->item * w->items->streams,
-                 w->items->dead + (size_t)y->item * w->items->streams, row);
-}
-
-/* Ranks by the section of the live range with the most bytes, its length and the area, in an order
- * that depends on `rank`; twins are searched among neighbours in rank. */
-static void set_ranks(offsets_search *w, uint32_t rank, uint32_t *id, ranked *r) {
-  static const uint8_t use[SEARCH_RANKS][3] = {{0, 1, 2}, {0, 2, 1}, {2, 0, 1}, {1, 0, 2}};
-  for (uint32_t i = 0; i < w->n; i++) {
-    const box *b = &w->b[i];
-    uint64_t key[3] = {0, b->to - b->from, 0};
+/* Ranks the boxes by size, length of life, area, and most bytes that live at one of its times, in
+ * an order that depends on the attempt; the later ones are partly random. */
+static void set_ranks(offsets_search *w, uint32_t attempt, uint32_t *id) {
+  enum { SIZE, LIFE, AREA, BYTES, KEYS, ORDERS = 4, PLAIN = 2 * ORDERS };
+  static const uint8_t use[ORDERS][3] = {
+      {SIZE, LIFE, BYTES}, {BYTES, LIFE, AREA}, {BYTES, AREA, LIFE}, {AREA, LIFE, BYTES}};
+  ranked *r = w->ranked;
+  for (uint32_t i = 0; i < w->x.n; i++) {
+    const box *b = &w->x.b[i];
+    double key[KEYS] = {(double)b->size, b->to - b->from};
+    key[AREA] = key[SIZE] * key[LIFE];
     for (uint32_t x = b->from; x < b->solid; x++)
-      if (w->most[x] > key[0]) key[0] = w->most[x];
-    if (__builtin_mul_overflow(b->size, key[1], &key[2])) key[2] = UINT64_MAX;
-    r[i] = (ranked){{key[use[rank][0]], key[use[rank][1]], key[use[rank][2]]}, i};
+      if ((double)w->x.most[x] > key[BYTES]) key[BYTES] = (double)w->x.most[x];
+    r[i].box = i;
+    for (int k = 0; k < 3; k++) {
+      uint64_t noise = attempt < PLAIN ? 0 : mix(mix(attempt) + 3 * (uint64_t)i + (uint64_t)k) % 64;
+      r[i].key[k] = key[use[attempt % ORDERS][k]] * (1 + (double)noise / 512);
+    }
   }
-  qsort(r, w->n, sizeof *r, by_rank);
-  for (uint32_t i = 0; i < w->n; i++) {
-    box *b = &w->b[r[i].box];
-    id[i] = r[i].box;
-    b->rank = i;
-    b->twin = i && are_alike(w, b, &w->b[r[i - 1].box]) ? r[i - 1].box : r[i].box;
-  }
+  qsort(r, w->x.n, sizeof *r, by_rank);
+  for (uint32_t i = 0; i < w->x.n; i++) id[i] = r[i].box, w->x.b[r[i].box].rank = i;
+  w->by_bytes = attempt / ORDERS % 2;
 }
 
-search_result offsets_search_run(offsets_search *w, uint64_t target, uint32_t rank, uint64_t *work,
+search_result offsets_search_run(offsets_search *w, uint64_t target, uint64_t *work,
                                  uint64_t *offset) {
-  uint32_t *id = w->level;
+  enum { LEAST_EACH = 1000000, EACH_PAIR = 160, ROUND = 8 };
+  uint64_t share = EACH_PAIR * (uint64_t)w->x.n * w->x.n;
+  search_result r = SEARCH_TIRED;
+  if (share < LEAST_EACH) share = LEAST_EACH;
   w->target = target;
-  w->work = *work;
-  w->undo_len = 0;
-  w->level_len = w->n;
-  for (uint32_t i = 0; i < w->n; i++) w->b[i].placed = false, w->b[i].floor = w->ground[i];
-  memcpy(w->rest, w->most, w->sections * sizeof *w->rest);
-  set_ranks(w, rank, id, w->ranked);
-  search_result r = place_boxes(w, id, w->n, (progress){0, 0});
-  for (uint32_t i = 0; i < w->n && r == SEARCH_FOUND; i++) offset[w->b[i].item] = w->b[i].offset;
-  *work = w->work;
+  for (uint32_t attempt = 0; r == SEARCH_TIRED && *work; attempt++) {
+    uint64_t given = share < *work ? share : *work;
+    w->work = given;
+    w->level_len = w->x.n;
+    boxes_clear(&w->x);
+    set_ranks(w, attempt, w->level);
+    r = place_boxes(w, w->level, w->x.n);
+    *work -= given - w->work;
+    if (attempt % ROUND == ROUND - 1) share *= 2;
+  }
+  for (uint32_t i = 0; i < w->x.n && r == SEARCH_FOUND; i++)
+    offset[w->x.b[i].item] = w->x.b[i].offset;
   return r;
 }

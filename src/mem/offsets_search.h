@@ -18,10 +18,9 @@ typedef struct offsets_search offsets_search;
 hp_status offsets_search_create(const offsets_items *t, const uint32_t *item, uint32_t n,
                                 uint32_t n_fixed, offsets_search **out);
 void offsets_search_free(offsets_search *w);
-enum { SEARCH_RANKS = 4 };
-/* Searches with `*work` steps, decremented by the steps taken.  `rank` < SEARCH_RANKS selects
- * the order in which candidates are tried.  offset[] is indexed by item. */
-search_result offsets_search_run(offsets_search *w, uint64_t target, uint32_t rank, uint64_t *work,
+/* Searches with `*work` steps of about 1 ns, decremented by the steps taken: in one order after the
+ * other, each with its share.  offset[] is indexed by item. */
+search_result offsets_search_run(offsets_search *w, uint64_t target, uint64_t *work,
                                  uint64_t *offset);
 
 #endif
