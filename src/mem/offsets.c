@@ -7,7 +7,9 @@
 
 #include <string.h>
 
-enum { UNLIMITED = 16 }; /* without a limit, the share of the effort to improve a plan */
+/* Within its limit, or without one less than a part in NEAR above the bound, a plan is improved with
+ * a part of the effort: the last few bytes do not matter. */
+enum { UNLIMITED = 16, NEAR = 100 };
 /* Without a limit, a plan within one part in CLOSE of the bound is good; of so many items that a
  * pass takes a fifth of a second, one within a part in CLOSE_OF_MANY: of the stages of a 405B model
  * the first pass is within one in 22 to 140, and no later one is better. */
@@ -160,13 +162,16 @@ static search_result try_target(exact *e, uint64_t target, uint64_t share) {
   return r;
 }
 
-/* Bisects between the last failed target and the best plan, with `share` steps per try, until
- * the effort is down to `floor`; or, if requested, until a try takes too long. */
-static void bisect_gap(exact *e, uint64_t share, uint64_t floor, bool until_tired) {
+/* Bisects between the bound and the best plan until the effort is down to `floor`, with `share`
+ * steps per try and, in each round, twice as many: loose targets need few. */
+static void bisect_gap(exact *e, uint64_t share, uint64_t floor) {
   const greedy *g = e->g;
-  while (g->peak > g->good && e->low < g->peak && e->effort >= floor + share && share) {
-    uint64_t steps = (g->peak - e->unit - e->low) / e->unit;
-    if (try_target(e, e->low + steps / 2 * e->unit, share) == SEARCH_TIRED && until_tired) return;
+  for (; share && g->peak > g->good && g->bound < g->peak; share *= 2) {
+    if (e->effort < floor + share) return;
+    for (e->low = g->bound; g->peak > g->good && e->low < g->peak && e->effort >= floor + share;) {
+      uint64_t steps = (g->peak - e->unit - e->low) / e->unit;
+      try_target(e, e->low + steps / 2 * e->unit, share);
+    }
   }
 }
 
@@ -180,12 +185,14 @@ static hp_status improve_few(greedy *g, uint64_t effort) {
     if (g->items->item[item[i]].align < e.unit) e.unit = g->items->item[item[i]].align;
   }
   HP_TRY_GOTO(offsets_search_create(g->items, item, g->n, g->n_fixed, &e.s), st);
-  try_target(&e, g->bound, effort / 8 * 5);
-  bisect_gap(&e, e.effort / 8, e.effort / 2, true);
-  uint64_t repair = e.effort / 2;
-  if (g->peak > g->good) HP_TRY_GOTO(greedy_improve(g, repair), st);
-  e.effort -= repair;
-  bisect_gap(&e, e.effort / 4, 0, false);
+  uint64_t good = g->good / e.unit * e.unit;
+  bool limited = good > g->bound + g->bound / CLOSE;
+  try_target(&e, g->bound, limited ? effort / 16 : effort / 8 * 3);
+  if (limited && g->peak > g->good) try_target(&e, good, effort / 16 * 7);
+  bisect_gap(&e, effort / 24, effort / 4);
+  if (g->peak > g->good) HP_TRY_GOTO(greedy_improve(g, effort / 8), st);
+  e.effort -= e.effort < effort / 8 ? e.effort : effort / 8;
+  bisect_gap(&e, effort / 16, 0);
 done:
   offsets_search_free(e.s);
   mem_free(item);
@@ -197,7 +204,8 @@ static hp_status improve(greedy *g, const offsets_problem *p, uint8_t tier, uint
   bool few = g->n - g->n_fixed <= SEARCH_ITEMS_MAX && !g->tied;
   uint64_t limit = p->limit[tier], left = used < p->effort ? p->effort - used : 0;
   bool within = !limit || g->peak <= limit;
-  if (within) left /= UNLIMITED; /* the last few bytes matter only to a limit */
+  bool near = limit || !few || g->peak - g->bound <= g->bound / NEAR;
+  if (within) left /= near ? UNLIMITED : 1;
   else if (p->must_fit[tier] && g->bound > limit) return HP_OK;
   else if (g->good < limit) g->good = limit;
   if (g->peak <= g->good || !left || g->n == g->n_fixed) return HP_OK;

@@ -25,6 +25,9 @@
  * problems.  So the search starts again and again, in another order, partly random, with more
  * steps each time. */
 
+/* Which sections are chosen first. */
+typedef enum { FEWEST, UPWARDS, FAILING, MODES } choice;
+
 typedef struct {
   double key[3]; /* greater first */
   uint32_t box;
@@ -36,14 +39,14 @@ struct offsets_search {
   boxes x;
   uint64_t *low;         /* [sections] lowest floor of the remaining boxes */
   uint32_t *lowest;      /* [sections] how many have it; BLOCKED: the section cannot be chosen */
+  uint32_t *failed;      /* [sections] how often it was too full */
   uint32_t *next, *ends; /* [sections + 1] scratch */
   uint32_t *level;       /* a stack of lists of boxes */
   size_t level_len, level_cap;
   ranked *ranked;    /* [n] scratch */
   uint64_t *failure; /* [FAILURES] */
   uint64_t target, work;
-  bool by_bytes; /* of sections with equally many branches, the one with most bytes left; else the
-                    one with the least room */
+  choice mode;
 };
 
 #define BLOCKED UINT32_MAX
@@ -53,6 +56,7 @@ void offsets_search_free(offsets_search *w) {
   boxes_free(&w->x);
   mem_free(w->low);
   mem_free(w->lowest);
+  mem_free(w->failed);
   mem_free(w->next);
   mem_free(w->ends);
   mem_free(w->level);
@@ -70,13 +74,14 @@ hp_status offsets_search_create(const offsets_items *t, const uint32_t *item, ui
   size_t sections = w->x.sections, n_boxes = w->x.n;
   w->low = mem_calloc(sections, sizeof *w->low);
   w->lowest = mem_calloc(sections, sizeof *w->lowest);
+  w->failed = mem_calloc(sections, sizeof *w->failed);
   w->ends = mem_calloc(sections + 1, sizeof *w->ends);
   w->next = mem_calloc(sections + 1, sizeof *w->next);
   w->level_cap = 4 * n_boxes * (n_boxes + 1);
   w->level = mem_calloc(w->level_cap, sizeof *w->level);
   w->ranked = mem_calloc(n_boxes, sizeof *w->ranked);
   w->failure = mem_calloc(FAILURES, sizeof *w->failure);
-  if (!w->low || !w->lowest || !w->next || !w->ends || !w->level || !w->ranked || !w->failure)
+  if (!w->low || !w->lowest || !w->failed || !w->next || !w->ends || !w->level || !w->ranked || !w->failure)
     st = HP_ERR_OOM;
 done:
   if (st) offsets_search_free(w);
@@ -153,7 +158,10 @@ static uint32_t find_lowest(offsets_search *w, const remaining *r, uint32_t *lis
       const box *b = &w->x.b[r->id[k]];
       uint32_t x = skip_to_free(w->next, b->from);
       for (; x < b->solid; x = skip_to_free(w->next, x)) {
-        if (floor + w->x.rest[x] > w->target) return UINT32_MAX;
+        if (floor + w->x.rest[x] > w->target) {
+          w->failed[x]++;
+          return UINT32_MAX;
+        }
         w->low[x] = floor;
         w->next[x] = x + 1;
       }
@@ -197,17 +205,22 @@ static void count_branches(offsets_search *w, const remaining *r, const uint32_t
   }
 }
 
-/* The section with the fewest branches. */
+/* A section with one branch.  Without one: that with the fewest branches, then the least room; that
+ * with the lowest floor, then the fewest branches; or that with the fewest branches for each time
+ * that it was too full (Boussemart and others, Boosting systematic search by weighting constraints,
+ * 2004). */
 static uint32_t choose_section(const offsets_search *w, const remaining *r) {
-  uint32_t best = r->from, branches = UINT32_MAX;
-  uint64_t bytes = 0;
-  for (uint32_t x = r->from; x < r->to; x++) {
+  enum { SHIFT = 32 };
+  uint32_t best = r->from;
+  uint64_t first = UINT64_MAX, second = UINT64_MAX;
+  for (uint32_t x = r->from; x < r->to && first > 1; x++) {
     if (!w->lowest[x] || w->lowest[x] == BLOCKED) continue;
     uint64_t room = w->target - w->x.rest[x] - w->low[x];
-    uint64_t more = w->by_bytes ? w->x.rest[x] : UINT64_MAX - room;
-    uint32_t n = w->lowest[x] + (room > 0);
-    if (n > branches || (n == branches && more <= bytes)) continue;
-    best = x, branches = n, bytes = more;
+    uint64_t n = w->lowest[x] + (room > 0), key = n, then = room;
+    if (n > 1 && w->mode == UPWARDS) key = w->low[x] + 2, then = n;
+    if (n > 1 && w->mode == FAILING) key = (n << SHIFT) / (1 + w->failed[x]) + 2;
+    if (key > first || (key == first && then >= second)) continue;
+    best = x, first = key, second = then;
   }
   return best;
 }
@@ -367,7 +380,7 @@ static int by_rank(const void *a, const void *b) {
 /* Ranks the boxes by size, length of life, area, and most bytes that live at one of its times, in
  * an order that depends on the attempt; the later ones are partly random. */
 static void set_ranks(offsets_search *w, uint32_t attempt, uint32_t *id) {
-  enum { SIZE, LIFE, AREA, BYTES, KEYS, ORDERS = 4, PLAIN = 2 * ORDERS };
+  enum { SIZE, LIFE, AREA, BYTES, KEYS, ORDERS = 4, PLAIN = MODES * ORDERS };
   static const uint8_t use[ORDERS][3] = {
       {SIZE, LIFE, BYTES}, {BYTES, LIFE, AREA}, {BYTES, AREA, LIFE}, {AREA, LIFE, BYTES}};
   ranked *r = w->ranked;
@@ -385,16 +398,17 @@ static void set_ranks(offsets_search *w, uint32_t attempt, uint32_t *id) {
   }
   qsort(r, w->x.n, sizeof *r, by_rank);
   for (uint32_t i = 0; i < w->x.n; i++) id[i] = r[i].box, w->x.b[r[i].box].rank = i;
-  w->by_bytes = attempt / ORDERS % 2;
+  w->mode = attempt / ORDERS % MODES;
 }
 
 search_result offsets_search_run(offsets_search *w, uint64_t target, uint64_t *work,
                                  uint64_t *offset) {
-  enum { LEAST_EACH = 1000000, EACH_PAIR = 160, ROUND = 8 };
+  enum { LEAST_EACH = 200000, EACH_PAIR = 90, ROUND = 12 };
   uint64_t share = EACH_PAIR * (uint64_t)w->x.n * w->x.n;
   search_result r = SEARCH_TIRED;
   if (share < LEAST_EACH) share = LEAST_EACH;
   w->target = target;
+  memset(w->failed, 0, w->x.sections * sizeof *w->failed);
   for (uint32_t attempt = 0; r == SEARCH_TIRED && *work; attempt++) {
     uint64_t given = share < *work ? share : *work;
     w->work = given;
