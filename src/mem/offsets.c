@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* Within its limit, or without one less than a part in NEAR above the bound, a plan is improved with
- * a part of the effort: the last few bytes do not matter. */
+/* Within its limit, or without one less than a part in NEAR above the bound, a plan is improved
+ * with a part of the effort: the last few bytes do not matter. */
 enum { UNLIMITED = 16, NEAR = 100 };
 /* Without a limit, a plan within one part in CLOSE of the bound is good; of so many items that a
  * pass takes a fifth of a second, one within a part in CLOSE_OF_MANY: of the stages of a 405B model
@@ -185,14 +185,14 @@ static hp_status improve_few(greedy *g, uint64_t effort) {
     if (g->items->item[item[i]].align < e.unit) e.unit = g->items->item[item[i]].align;
   }
   HP_TRY_GOTO(offsets_search_create(g->items, item, g->n, g->n_fixed, &e.s), st);
-  uint64_t good = g->good / e.unit * e.unit;
-  bool limited = good > g->bound + g->bound / CLOSE;
-  try_target(&e, g->bound, limited ? effort / 16 : effort / 8 * 3);
-  if (limited && g->peak > g->good) try_target(&e, good, effort / 16 * 7);
-  bisect_gap(&e, effort / 24, effort / 4);
-  if (g->peak > g->good) HP_TRY_GOTO(greedy_improve(g, effort / 8), st);
-  e.effort -= e.effort < effort / 8 ? e.effort : effort / 8;
-  bisect_gap(&e, effort / 16, 0);
+  try_target(&e, g->bound, effort / 16 * 5);
+  bisect_gap(&e, effort / 24, effort / 16 * 5);
+  uint64_t repair = effort / 16;
+  if (g->peak > g->good) HP_TRY_GOTO(greedy_improve(g, repair), st);
+  e.effort -= e.effort < repair ? e.effort : repair;
+  bisect_gap(&e, effort / 16, effort / 8);
+  /* Last, so that all before it is the same for each limit. */
+  if (g->peak > g->good) try_target(&e, g->good / e.unit * e.unit, e.effort);
 done:
   offsets_search_free(e.s);
   mem_free(item);

@@ -8,9 +8,9 @@
 
 /* Depth-first search.  Every box has a floor, the end of the highest placed box that it conflicts
  * with.  A section is a time; of the boxes not placed that live there, some have the lowest floor.
- * A step chooses a section and branches: each of those boxes in turn is placed on its floor; or none
- * of them is, and the floors of all boxes of the section rise to the next offset that a box can
- * have.  So no plan is found twice, and the section is free to choose: the one with the fewest
+ * A step chooses a section and branches: each of those boxes in turn is placed on its floor; or
+ * none of them is, and the floors of all boxes of the section rise to the next offset that a box
+ * can have.  So no plan is found twice, and the section is free to choose: the one with the fewest
  * branches, as in exact cover (Knuth, Dancing links, 2000).  Only a section may be chosen under
  * whose lowest boxes no other one fits any more; that of the lowest floor of all always may.
  *
@@ -81,7 +81,8 @@ hp_status offsets_search_create(const offsets_items *t, const uint32_t *item, ui
   w->level = mem_calloc(w->level_cap, sizeof *w->level);
   w->ranked = mem_calloc(n_boxes, sizeof *w->ranked);
   w->failure = mem_calloc(FAILURES, sizeof *w->failure);
-  if (!w->low || !w->lowest || !w->failed || !w->next || !w->ends || !w->level || !w->ranked || !w->failure)
+  if (!w->low || !w->lowest || !w->failed || !w->next || !w->ends || !w->level || !w->ranked ||
+      !w->failure)
     st = HP_ERR_OOM;
 done:
   if (st) offsets_search_free(w);
@@ -381,8 +382,10 @@ static int by_rank(const void *a, const void *b) {
  * an order that depends on the attempt; the later ones are partly random. */
 static void set_ranks(offsets_search *w, uint32_t attempt, uint32_t *id) {
   enum { SIZE, LIFE, AREA, BYTES, KEYS, ORDERS = 4, PLAIN = MODES * ORDERS };
-  static const uint8_t use[ORDERS][3] = {
-      {SIZE, LIFE, BYTES}, {BYTES, LIFE, AREA}, {BYTES, AREA, LIFE}, {AREA, LIFE, BYTES}};
+  static const uint8_t use[ORDERS][3] = {{SIZE, LIFE, BYTES},
+                                         {BYTES, LIFE, AREA},
+                                         {BYTES, AREA, LIFE},
+                                         {AREA, LIFE, BYTES}};
   ranked *r = w->ranked;
   for (uint32_t i = 0; i < w->x.n; i++) {
     const box *b = &w->x.b[i];
