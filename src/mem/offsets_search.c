@@ -226,10 +226,25 @@ static uint32_t choose_section(const offsets_search *w, const remaining *r) {
   return best;
 }
 
+/* Whether a box with the lowest floor of section x would stay there, with nothing in its way, where
+ * no box of the section is placed below `next`. */
+static bool would_stay(offsets_search *w, uint32_t i, uint32_t x, uint64_t next) {
+  uint64_t end = w->x.b[i].floor + w->x.b[i].size;
+  bool stays = true;
+  uint32_t k = w->x.near0[i];
+  for (; k < w->x.near0[i + 1] && stays; k++) {
+    const box *o = &w->x.b[w->x.near[k]];
+    uint64_t floor = boxes_cover(o, x) && o->floor < next ? next : o->floor;
+    stays = o->placed || floor >= end;
+  }
+  spend_steps(w, 2 * (uint64_t)(k - w->x.near0[i]));
+  return stays;
+}
+
 /* The least offset above the lowest floor of a section that a box can have there; UINT64_MAX if
- * none can, or if a box of that floor would stay there, with nothing in its way. */
+ * none can, or if a box of that floor would stay there. */
 static uint64_t find_next_low(offsets_search *w, const remaining *r, uint32_t x) {
-  uint64_t low = w->low[x], best = UINT64_MAX, work = r->n;
+  uint64_t low = w->low[x], best = UINT64_MAX;
   uint32_t i = 0;
   for (; i < r->n && w->x.b[r->id[i]].floor <= low; i++) {
     const box *b = &w->x.b[r->id[i]];
@@ -242,21 +257,9 @@ static uint64_t find_next_low(offsets_search *w, const remaining *r, uint32_t x)
   }
   for (uint32_t k = i; k < r->n && w->x.b[r->id[k]].floor < best; k++)
     if (boxes_cover(&w->x.b[r->id[k]], x)) best = w->x.b[r->id[k]].floor;
-  while (i-- > 0 && best != UINT64_MAX) {
-    const box *b = &w->x.b[r->id[i]];
-    if (b->floor < low) break;
-    if (!boxes_cover(b, x)) continue;
-    bool stays = true;
-    uint32_t k = w->x.near0[r->id[i]];
-    for (; k < w->x.near0[r->id[i] + 1] && stays; k++) {
-      const box *o = &w->x.b[w->x.near[k]];
-      uint64_t floor = boxes_cover(o, x) && o->floor < best ? best : o->floor;
-      stays = o->placed || floor >= low + b->size;
-    }
-    work += 2 * (uint64_t)(k - w->x.near0[r->id[i]]);
-    if (stays) best = UINT64_MAX;
-  }
-  spend_steps(w, work);
+  spend_steps(w, r->n);
+  while (i-- > 0 && best != UINT64_MAX && w->x.b[r->id[i]].floor == low)
+    if (boxes_cover(&w->x.b[r->id[i]], x) && would_stay(w, r->id[i], x, best)) best = UINT64_MAX;
   return best;
 }
 
