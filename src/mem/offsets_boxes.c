@@ -101,7 +101,8 @@ hp_status boxes_build(const offsets_items *t, const uint32_t *item, uint32_t n, 
   w->undo_cap = 2 * (size_t)w->n * w->n;
   w->rest = mem_calloc(w->sections, sizeof *w->rest);
   w->most = mem_calloc(w->sections, sizeof *w->most);
-  w->undo = mem_calloc(w->undo_cap, sizeof *w->undo);
+  /* Not zeroed: most of it is never touched, and so takes no memory. */
+  w->undo = mem_realloc(NULL, w->undo_cap, sizeof *w->undo);
   HP_TRY_MEM(w->rest && w->most && w->undo);
   for (uint32_t i = 0; i < w->n; i++)
     for (uint32_t x = w->b[i].from; x < w->b[i].solid; x++) w->most[x] += w->b[i].size;

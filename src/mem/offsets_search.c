@@ -78,7 +78,7 @@ hp_status offsets_search_create(const offsets_items *t, const uint32_t *item, ui
   w->ends = mem_calloc(sections + 1, sizeof *w->ends);
   w->next = mem_calloc(sections + 1, sizeof *w->next);
   w->level_cap = 4 * n_boxes * (n_boxes + 1);
-  w->level = mem_calloc(w->level_cap, sizeof *w->level);
+  w->level = mem_realloc(NULL, w->level_cap, sizeof *w->level); /* as undo of the boxes */
   w->ranked = mem_calloc(n_boxes, sizeof *w->ranked);
   w->failure = mem_calloc(FAILURES, sizeof *w->failure);
   if (!w->low || !w->lowest || !w->failed || !w->next || !w->ends || !w->level || !w->ranked ||
