@@ -10,6 +10,8 @@
 /* Within its limit, or without one less than a part in NEAR above the bound, a plan is improved
  * with a part of the effort: the last few bytes do not matter. */
 enum { UNLIMITED = 16, NEAR = 100 };
+/* So many steps of the search cost as much as one of the greedy passes. */
+enum { SEARCH_STEPS = 4 };
 /* Without a limit, a plan within one part in CLOSE of the bound is good; of so many items that a
  * pass takes a fifth of a second, one within a part in CLOSE_OF_MANY: of the stages of a 405B model
  * the first pass is within one in 22 to 140, and no later one is better. */
@@ -145,11 +147,10 @@ static void keep_found(greedy *g) {
 /* Searches a plan of at most `target` bytes with `share` steps.  A proof that there is none raises
  * the lower bound. */
 static search_result try_target(exact *e, uint64_t target, uint64_t share) {
-  enum { CHEAPER = 4 }; /* this many steps of the search cost as much as one of the greedy passes */
   greedy *g = e->g;
-  uint64_t left = share * CHEAPER;
+  uint64_t left = share * SEARCH_STEPS;
   search_result r = offsets_search_run(e->s, target, &left, g->offset);
-  uint64_t used = share - left / CHEAPER;
+  uint64_t used = share - left / SEARCH_STEPS;
   g->work += used;
   e->effort -= used < e->effort ? used : e->effort;
   if (r == SEARCH_FOUND) {
@@ -199,6 +200,50 @@ done:
   return st;
 }
 
+/* Takes the offsets of the n largest items to place, which a search has found, to those that are
+ * tied to them. */
+static void spread_offsets(greedy *g, const uint32_t *item, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t k = item[i]; k != OFFSETS_NEVER; k = g->items->item[k].tied)
+      g->offset[k] = g->offset[item[i]];
+}
+
+/* Exact search for the n largest items, next to which the others are then placed. */
+static hp_status place_largest(greedy *g, uint32_t *item, uint32_t n, uint64_t effort) {
+  hp_status st = HP_OK;
+  uint64_t unit = OFFSETS_ALIGN, left = effort / 2 * SEARCH_STEPS, before = left;
+  offsets_search *s = NULL;
+  for (uint32_t i = 0; i < g->n_fixed + n; i++) {
+    item[i] = g->order[i].item;
+    if (g->items->item[item[i]].align < unit) unit = g->items->item[item[i]].align;
+  }
+  HP_TRY_GOTO(offsets_search_create(g->items, item, g->n_fixed + n, g->n_fixed, &s), st);
+  search_result r = offsets_search_run(s, (g->bound + unit - 1) / unit * unit, &left, g->offset);
+  g->work += (before - left) / SEARCH_STEPS;
+  if (r != SEARCH_FOUND) goto done;
+  spread_offsets(g, item + g->n_fixed, n);
+  st = greedy_complete(g, n, effort / 2);
+done:
+  offsets_search_free(s);
+  return st;
+}
+
+/* The largest items are few, and it is they that leave memory between them unused.  More of them
+ * take a longer search, and no number is best for all programs.  The plans that are made do not
+ * depend on the limit: one that a refusal names is accepted. */
+static hp_status improve_many(greedy *g, uint64_t effort) {
+  static const uint32_t most[] = {300, 450, 150};
+  enum { ROUNDS = sizeof most / sizeof *most };
+  hp_status st = HP_OK;
+  uint32_t *item = mem_calloc(g->n, sizeof *item), n = g->n - g->n_fixed;
+  HP_TRY_MEM(item);
+  greedy_largest_first(g);
+  for (int k = 0; !st && k < ROUNDS && g->peak > g->good; k++)
+    st = place_largest(g, item, most[k] < n ? most[k] : n, effort / ROUNDS);
+  mem_free(item);
+  return st;
+}
+
 /* Improves the first plan within the steps that are left. */
 static hp_status improve(greedy *g, const offsets_problem *p, uint8_t tier, uint64_t used) {
   bool few = g->n - g->n_fixed <= SEARCH_ITEMS_MAX && !g->tied;
@@ -208,9 +253,12 @@ static hp_status improve(greedy *g, const offsets_problem *p, uint8_t tier, uint
   if (within) left /= near ? UNLIMITED : 1;
   else if (p->must_fit[tier] && g->bound > limit) return HP_OK;
   else if (g->good < limit) g->good = limit;
-  if (g->peak <= g->good || !left || g->n == g->n_fixed) return HP_OK;
+  if (g->peak <= g->good || g->n == g->n_fixed || (!left && (few || within))) return HP_OK;
   if (!limit && !few && left > used) left = used;
-  return few ? improve_few(g, left) : greedy_improve(g, left);
+  if (few) return improve_few(g, left);
+  /* Besides the effort of the greedy passes, which may be all: they are worse here. */
+  if (!within) HP_TRY(improve_many(g, p->effort));
+  return g->peak > g->good ? greedy_improve(g, left) : HP_OK;
 }
 
 static hp_status plan_tier(planner *w, const offsets_problem *p, uint8_t tier,

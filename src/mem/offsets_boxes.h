@@ -5,14 +5,21 @@
 
 #include "mem/offsets_items.h"
 
+/* Sections of a life, [from, to); until `solid` all boxes alive in one conflict. */
+typedef struct {
+  uint32_t from, solid, to;
+} box_life;
+
+/* An item, or several that are tied: it has a life for each. */
 typedef struct {
   uint64_t size, align;
-  uint64_t floor;           /* least offset it can have */
-  uint64_t offset;          /* where it is placed */
-  uint32_t from, to, solid; /* sections of its life [from, to); until solid it is a clique's */
-  uint32_t rank;            /* low ones are tried first */
-  uint32_t twin;            /* an identical box that is placed before it; itself if there is none */
-  uint32_t item;
+  uint64_t floor;       /* least offset it can have */
+  uint64_t offset;      /* where it is placed */
+  uint32_t from, to;    /* of all its lives */
+  uint32_t life, lives; /* in boxes.life: the first, and their number */
+  uint32_t rank;        /* low ones are tried first */
+  uint32_t twin;        /* an identical box that is placed before it; itself if there is none */
+  uint32_t item;        /* the first of those tied */
   bool placed;
 } box;
 
@@ -23,6 +30,7 @@ typedef struct {
 
 typedef struct {
   box *b;
+  box_life *life;
   uint32_t n, sections;
   uint32_t *near0, *near; /* [n + 1] and conflicting boxes */
   uint64_t *ground;       /* [n] first floor */
@@ -48,8 +56,10 @@ void boxes_lower(boxes *w, size_t mark);
 /* Raises the floor of a box to a multiple of its alignment; needs room in undo. */
 void boxes_raise(boxes *w, uint32_t i, uint64_t floor);
 
-static inline bool boxes_cover(const box *b, uint32_t section) {
-  return b->from <= section && section < b->solid;
+static inline bool boxes_cover(const boxes *w, const box *b, uint32_t section) {
+  for (const box_life *l = w->life + b->life; l < w->life + b->life + b->lives; l++)
+    if (l->from <= section && section < l->solid) return true;
+  return false;
 }
 
 static inline uint64_t boxes_align(uint64_t x, uint64_t align) {

@@ -93,7 +93,9 @@ static hp_status run_pass(greedy *w, offsets_fit fit, uint64_t effort, bool must
     }
     uint32_t k = w->order[i].item;
     const offsets_item *m = &w->items->item[k];
-    uint64_t at = i < w->n_fixed ? m->offset : offsets_space_find(w->space, k, fit, &w->work);
+    uint64_t at = i < w->n_fixed                ? m->offset
+                  : i < w->n_fixed + w->n_given ? w->offset[k]
+                                                : offsets_space_find(w->space, k, fit, &w->work);
     if (base + at + m->size > peak) peak = base + at + m->size;
     if (peak >= w->peak) {
       w->failed = i;
@@ -127,6 +129,16 @@ hp_status greedy_plan(greedy *w, uint64_t effort) {
     HP_TRY(run_pass(w, table[i].fit, effort - (w->work - start), i == 0));
   }
   return HP_OK;
+}
+
+void greedy_largest_first(greedy *w) { sort_order(w, BY_SIZE, w->n_fixed); }
+
+hp_status greedy_complete(greedy *w, uint32_t n, uint64_t effort) {
+  w->n_given = n;
+  hp_status st = run_pass(w, SPACE_FIRST, effort, false);
+  if (!st && w->peak > w->good) st = run_pass(w, SPACE_BEST, effort, false);
+  w->n_given = 0;
+  return st;
 }
 
 hp_status greedy_improve(greedy *w, uint64_t effort) {

@@ -143,6 +143,36 @@ static remaining describe(offsets_search *w, uint32_t *id, uint32_t n) {
   return r;
 }
 
+static const box_life *first_life(const offsets_search *w, const box *b) {
+  return w->x.life + b->life;
+}
+static const box_life *end_of_lives(const offsets_search *w, const box *b) {
+  return w->x.life + b->life + b->lives;
+}
+
+/* Does it live in a section that has no lowest floor yet? */
+static bool has_free(offsets_search *w, const box *b) {
+  for (const box_life *l = first_life(w, b); l < end_of_lives(w, b); l++)
+    if (skip_to_free(w->next, l->from) < l->solid) return true;
+  return false;
+}
+
+/* Gives those sections this one; false: the remaining boxes do not fit on it. */
+static bool set_low(offsets_search *w, const box *b, uint64_t floor) {
+  for (const box_life *l = first_life(w, b); l < end_of_lives(w, b); l++) {
+    uint32_t x = skip_to_free(w->next, l->from);
+    for (; x < l->solid; x = skip_to_free(w->next, x)) {
+      if (floor + w->x.rest[x] > w->target) {
+        w->failed[x]++;
+        return false;
+      }
+      w->low[x] = floor;
+      w->next[x] = x + 1;
+    }
+  }
+  return true;
+}
+
 /* Sets the lowest floor of every section; lists the boxes that have it somewhere.  UINT32_MAX: at
  * some time, the remaining boxes do not fit on it. */
 static uint32_t find_lowest(offsets_search *w, const remaining *r, uint32_t *list) {
@@ -153,20 +183,10 @@ static uint32_t find_lowest(offsets_search *w, const remaining *r, uint32_t *lis
     for (end = i; end < r->n && w->x.b[r->id[end]].floor == floor; end++) {
       const box *b = &w->x.b[r->id[end]];
       if (floor + b->size > w->target) return UINT32_MAX;
-      if (skip_to_free(w->next, b->from) < b->solid) list[len++] = r->id[end];
+      if (has_free(w, b)) list[len++] = r->id[end];
     }
-    for (uint32_t k = i; k < end; k++) {
-      const box *b = &w->x.b[r->id[k]];
-      uint32_t x = skip_to_free(w->next, b->from);
-      for (; x < b->solid; x = skip_to_free(w->next, x)) {
-        if (floor + w->x.rest[x] > w->target) {
-          w->failed[x]++;
-          return UINT32_MAX;
-        }
-        w->low[x] = floor;
-        w->next[x] = x + 1;
-      }
-    }
+    for (uint32_t k = i; k < end; k++)
+      if (!set_low(w, &w->x.b[r->id[k]], floor)) return UINT32_MAX;
   }
   return len;
 }
@@ -189,6 +209,14 @@ static bool waits_for_twin(const offsets_search *w, uint32_t i) {
   return twin != i && !w->x.b[twin].placed;
 }
 
+static void count_branch(offsets_search *w, const box_life *l, uint64_t floor, bool blocked) {
+  for (uint32_t x = l->from; x < l->solid; x++) {
+    if (w->low[x] != floor || w->lowest[x] == BLOCKED) continue;
+    if (blocked) w->lowest[x] = BLOCKED;
+    else w->lowest[x]++;
+  }
+}
+
 /* Counts the branches of every section. */
 static void count_branches(offsets_search *w, const remaining *r, const uint32_t *list,
                            uint32_t len) {
@@ -197,12 +225,10 @@ static void count_branches(offsets_search *w, const remaining *r, const uint32_t
     const box *b = &w->x.b[list[i]];
     if (waits_for_twin(w, list[i])) continue;
     bool blocked = has_room_below(w, list[i]);
-    for (uint32_t x = b->from; x < b->solid; x++) {
-      if (w->low[x] != b->floor || w->lowest[x] == BLOCKED) continue;
-      if (blocked) w->lowest[x] = BLOCKED;
-      else w->lowest[x]++;
+    for (const box_life *l = first_life(w, b); l < end_of_lives(w, b); l++) {
+      count_branch(w, l, b->floor, blocked);
+      spend_steps(w, l->solid - l->from);
     }
-    spend_steps(w, b->solid - b->from);
   }
 }
 
@@ -234,7 +260,7 @@ static bool would_stay(offsets_search *w, uint32_t i, uint32_t x, uint64_t next)
   uint32_t k = w->x.near0[i];
   for (; k < w->x.near0[i + 1] && stays; k++) {
     const box *o = &w->x.b[w->x.near[k]];
-    uint64_t floor = boxes_cover(o, x) && o->floor < next ? next : o->floor;
+    uint64_t floor = boxes_cover(&w->x, o, x) && o->floor < next ? next : o->floor;
     stays = o->placed || floor >= end;
   }
   spend_steps(w, 2 * (uint64_t)(k - w->x.near0[i]));
@@ -248,18 +274,19 @@ static uint64_t find_next_low(offsets_search *w, const remaining *r, uint32_t x)
   uint32_t i = 0;
   for (; i < r->n && w->x.b[r->id[i]].floor <= low; i++) {
     const box *b = &w->x.b[r->id[i]];
-    if (!boxes_cover(b, x)) continue;
+    if (!boxes_cover(&w->x, b, x)) continue;
     for (uint32_t k = w->x.near0[r->id[i]]; k < w->x.near0[r->id[i] + 1]; k++) {
       const box *o = &w->x.b[w->x.near[k]];
       uint64_t end = boxes_align(o->floor + o->size, b->align);
-      if (!o->placed && !boxes_cover(o, x) && end < best) best = end;
+      if (!o->placed && !boxes_cover(&w->x, o, x) && end < best) best = end;
     }
   }
   for (uint32_t k = i; k < r->n && w->x.b[r->id[k]].floor < best; k++)
-    if (boxes_cover(&w->x.b[r->id[k]], x)) best = w->x.b[r->id[k]].floor;
+    if (boxes_cover(&w->x, &w->x.b[r->id[k]], x)) best = w->x.b[r->id[k]].floor;
   spend_steps(w, r->n);
   while (i-- > 0 && best != UINT64_MAX && w->x.b[r->id[i]].floor == low)
-    if (boxes_cover(&w->x.b[r->id[i]], x) && would_stay(w, r->id[i], x, best)) best = UINT64_MAX;
+    if (boxes_cover(&w->x, &w->x.b[r->id[i]], x) && would_stay(w, r->id[i], x, best))
+      best = UINT64_MAX;
   return best;
 }
 
@@ -312,7 +339,7 @@ static search_result solve_lowest(offsets_search *w, const remaining *all, const
     size_t mark = w->x.undo_len;
     uint32_t n = 0;
     boxes_put(&w->x, list[k]);
-    spend_steps(w, (b->solid - b->from) / 4 + w->x.near0[list[k] + 1] - w->x.near0[list[k]]);
+    spend_steps(w, (b->to - b->from) / 4 + w->x.near0[list[k] + 1] - w->x.near0[list[k]]);
     for (uint32_t i = 0; i < all->n; i++)
       if (all->id[i] != list[k]) rest[n++] = all->id[i];
     r = place_boxes(w, rest, n);
@@ -328,7 +355,7 @@ static search_result solve_higher(offsets_search *w, const remaining *all, uint3
   uint32_t *rest = w->level + w->level_len;
   size_t mark = w->x.undo_len;
   for (uint32_t i = 0; i < all->n; i++)
-    if (boxes_cover(&w->x.b[all->id[i]], section)) boxes_raise(&w->x, all->id[i], low);
+    if (boxes_cover(&w->x, &w->x.b[all->id[i]], section)) boxes_raise(&w->x, all->id[i], low);
   memcpy(rest, all->id, all->n * sizeof *rest);
   w->level_len += all->n;
   search_result r = place_boxes(w, rest, all->n);
@@ -344,7 +371,7 @@ static search_result solve_section(offsets_search *w, const remaining *all, uint
   uint32_t x = choose_section(w, all), n = 0;
   for (uint32_t i = 0; i < len; i++) {
     const box *b = &w->x.b[list[i]];
-    if (boxes_cover(b, x) && b->floor == w->low[x] && !waits_for_twin(w, list[i]))
+    if (boxes_cover(&w->x, b, x) && b->floor == w->low[x] && !waits_for_twin(w, list[i]))
       list[n++] = list[i];
   }
   uint64_t higher = UINT64_MAX, most = w->target - w->x.rest[x];
@@ -394,8 +421,9 @@ static void set_ranks(offsets_search *w, uint32_t attempt, uint32_t *id) {
     const box *b = &w->x.b[i];
     double key[KEYS] = {(double)b->size, b->to - b->from};
     key[AREA] = key[SIZE] * key[LIFE];
-    for (uint32_t x = b->from; x < b->solid; x++)
-      if ((double)w->x.most[x] > key[BYTES]) key[BYTES] = (double)w->x.most[x];
+    for (const box_life *l = first_life(w, b); l < end_of_lives(w, b); l++)
+      for (uint32_t x = l->from; x < l->solid; x++)
+        if ((double)w->x.most[x] > key[BYTES]) key[BYTES] = (double)w->x.most[x];
     r[i].box = i;
     for (int k = 0; k < 3; k++) {
       uint64_t noise = attempt < PLAIN ? 0 : mix(mix(attempt) + 3 * (uint64_t)i + (uint64_t)k) % 64;

@@ -14,7 +14,8 @@ typedef enum {
 
 typedef struct offsets_search offsets_search;
 
-/* For n items of one tier (at most SEARCH_ITEMS_MAX), the first n_fixed of them fixed. */
+/* For n items of one tier (at most SEARCH_ITEMS_MAX), the first n_fixed of them fixed.  Of items
+ * that are tied only the first is among them, and offset[] gets that one's alone. */
 hp_status offsets_search_create(const offsets_items *t, const uint32_t *item, uint32_t n,
                                 uint32_t n_fixed, offsets_search **out);
 void offsets_search_free(offsets_search *w);

@@ -60,6 +60,46 @@ TEST(blocks_cut_from_a_rectangle_fit_into_it_again) {
   }
 }
 
+/* Blocks one after the other at the same bytes become tied: they are one tensor that comes back. */
+static void tie_blocks(const block *b, offsets_buffer *buffer, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t k = 0; k < i && !buffer[i].tie; k++) {
+      bool same = b[i].low == b[k].low && b[i].high == b[k].high;
+      if (!same || buffer[k].tie || (b[i].from < b[k].to && b[k].from < b[i].to)) continue;
+      buffer[i].tie = buffer[k].tie = i + 1;
+    }
+}
+
+TEST(large_buffers_with_ties_are_placed_so_that_many_small_ones_fit_too) {
+  enum { LARGE = 90, SMALL = 1400, N = LARGE + SMALL, ROUNDS = 6, EFFORT = 16000000 };
+  unsigned seed = 5;
+  uint32_t tied = 0;
+  for (int round = 0; round < ROUNDS; round++) {
+    static block b[N];
+    static offsets_buffer buffer[N];
+    static uint64_t offset[N];
+    offsets_summary s;
+    uint32_t n = cut_blocks(&seed, b, LARGE);
+    for (uint32_t i = 0; i < n; i++)
+      buffer[i] = (offsets_buffer){.size = 1024 * (uint64_t)(b[i].high - b[i].low),
+                                   .first = b[i].from,
+                                   .last = b[i].to - 1};
+    tie_blocks(b, buffer, n);
+    for (uint32_t i = 0; i < n; i++) tied += buffer[i].tie > 0;
+    for (uint32_t i = n; i < N; i++) {
+      uint32_t from = draw(&seed, 3990);
+      buffer[i] =
+          (offsets_buffer){.size = 256 * (1 + draw(&seed, 8)), .first = from, .last = from + 3};
+    }
+    uint64_t limit = CAPACITY + CAPACITY / 64;
+    offsets_problem p = {.buffer = buffer, .n = N, .effort = EFFORT, .limit = {limit}};
+    CHECK_OK(offsets_assign(&p, offset, &s));
+    CHECK_OK(offsets_verify(&p, offset));
+    CHECK(s.bound[0] >= CAPACITY && s.peak[0] <= limit);
+  }
+  CHECK(tied > 0);
+}
+
 /* Lines "id,lower,upper,size" after a header; the upper time is the first one without the buffer.
  */
 static uint32_t read_buffers(const char *path, offsets_buffer *b) {
