@@ -179,6 +179,7 @@ static void bisect_gap(exact *e, uint64_t share, uint64_t floor) {
 static hp_status improve_few(greedy *g, uint64_t effort) {
   exact e = {.g = g, .unit = UINT64_MAX, .effort = effort};
   hp_status st = HP_OK;
+  if (!effort) return HP_OK;
   uint32_t *item = mem_calloc(g->n, sizeof *item);
   HP_TRY_MEM(item);
   for (uint32_t i = 0; i < g->n; i++) {
@@ -244,6 +245,13 @@ static hp_status improve_many(greedy *g, uint64_t effort) {
   return st;
 }
 
+/* search: steps besides those that are left, since greedy passes, which are worse here, may have
+ * taken all; 0: none. */
+static hp_status improve_orders(greedy *g, uint64_t search, uint64_t left) {
+  if (search) HP_TRY(improve_many(g, search));
+  return g->peak > g->good ? greedy_improve(g, left) : HP_OK;
+}
+
 /* Improves the first plan within the steps that are left. */
 static hp_status improve(greedy *g, const offsets_problem *p, uint8_t tier, uint64_t used) {
   bool few = g->n - g->n_fixed <= SEARCH_ITEMS_MAX && !g->tied;
@@ -253,12 +261,9 @@ static hp_status improve(greedy *g, const offsets_problem *p, uint8_t tier, uint
   if (within) left /= near ? UNLIMITED : 1;
   else if (p->must_fit[tier] && g->bound > limit) return HP_OK;
   else if (g->good < limit) g->good = limit;
-  if (g->peak <= g->good || g->n == g->n_fixed || (!left && (few || within))) return HP_OK;
+  if (g->peak <= g->good || g->n == g->n_fixed) return HP_OK;
   if (!limit && !few && left > used) left = used;
-  if (few) return improve_few(g, left);
-  /* Besides the effort of the greedy passes, which may be all: they are worse here. */
-  if (!within) HP_TRY(improve_many(g, p->effort));
-  return g->peak > g->good ? greedy_improve(g, left) : HP_OK;
+  return few ? improve_few(g, left) : improve_orders(g, within ? 0 : p->effort, left);
 }
 
 static hp_status plan_tier(planner *w, const offsets_problem *p, uint8_t tier,
