@@ -1,6 +1,6 @@
-/* The intervals of a set that cover a place, and none is added to, found without a look at the
- * others: a balanced tree by their beginnings, of which each node knows how far the intervals below
- * it reach. */
+/* The intervals of a set that cover a place, found without a look at the others.  The set is made
+ * at once; intervals may be removed.  A balanced tree by their beginnings, whose nodes know how far
+ * the intervals below them reach. */
 #ifndef MEM_INTERVAL_INDEX_H
 #define MEM_INTERVAL_INDEX_H
 

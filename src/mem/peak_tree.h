@@ -1,5 +1,5 @@
-/* Numbers by position, of which the largest, and the first position that has it, are known after
- * any number of additions to ranges: a binary tree of maxima. */
+/* Numbers by position: the largest, and the first position that has it, are known after any number
+ * of additions to ranges.  A binary tree of maxima. */
 #ifndef MEM_PEAK_TREE_H
 #define MEM_PEAK_TREE_H
 

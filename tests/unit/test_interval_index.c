@@ -8,7 +8,7 @@ static int by_id(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Is the index as a scan over `all`, of which some were removed, would have it? */
+/* Is the index as a scan over `all`, without those removed, would have it? */
 static void check_places(const interval_index *index, const interval *all, const bool *removed,
                          uint32_t places, uint32_t *ids) {
   for (uint32_t place = 0; place <= places; place++) {
