@@ -56,3 +56,13 @@ same_under() {
     same_history limited whole
   done
 }
+
+# slow_cluster: slow.yaml is a cluster file on which copies to the host take longer than computation.
+slow_cluster() {
+  cat >slow.yaml <<END
+name: slow
+device: {flops: 4e9, bandwidth_gb_s: 2.7}
+links: [{name: none, bandwidth_gb_s: 1, latency_us: 1}]
+tiers: [{name: host, read_gb_s: 0.02, write_gb_s: 0.02, latency_us: 1}]
+END
+}

@@ -37,12 +37,7 @@ run train job/job.yaml output_dir=none hyper_parallel.update=later
 refused "update" "next_step"
 
 it "so they are where the first step, or the last update alone, has room for tensors that the steps between keep on the host"
-cat >slow.yaml <<END
-name: slow
-device: {flops: 4e9, bandwidth_gb_s: 2.7}
-links: [{name: none, bandwidth_gb_s: 1, latency_us: 1}]
-tiers: [{name: host, read_gb_s: 0.02, write_gb_s: 0.02, latency_us: 1}]
-END
+slow_cluster
 more="per_device_train_batch_size=16 hyper_parallel.cluster=slow.yaml hyper_parallel.recompute=full"
 run train job/job.yaml output_dir=wide $more
 exit_is 0

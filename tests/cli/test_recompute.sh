@@ -59,12 +59,7 @@ refused "recompute" "contradicts" "disable_gradient_checkpointing"
 
 # --- by the plan for a memory limit ---------------------------------------------------------------
 
-cat >slow.yaml <<END
-name: slow
-device: {flops: 4e9, bandwidth_gb_s: 2.7}
-links: [{name: none, bandwidth_gb_s: 1, latency_us: 1}]
-tiers: [{name: host, read_gb_s: 0.02, write_gb_s: 0.02, latency_us: 1}]
-END
+slow_cluster
 
 limits_of hyper_parallel.cluster=slow.yaml
 it "under a memory limit some layers are recomputed where that is predicted to be faster, with the same bits"
