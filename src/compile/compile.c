@@ -10,6 +10,7 @@
 #include "compile/offload_stage.h"
 #include "compile/place_updates.h"
 #include "compile/prog_schedule.h"
+#include "compile/slice_updates.h"
 #include "compile/state_class.h"
 #include "compile/streams.h"
 #include "ir/print.h"
@@ -265,6 +266,10 @@ hp_status compile_link(compilation *const *piece, size_t pieces, const link_rows
  */
 
 static hp_status stage_place_updates(stage_state *s) { return place_updates(s->p); }
+
+static hp_status stage_slice_updates(stage_state *s) {
+  return s->t->offload && s->t->limit[TIER_DEVICE] ? slice_updates(s->p) : HP_OK;
+}
 
 static hp_status stage_choose(stage_state *s) { return s->t->choose(s->t->context, s->p); }
 

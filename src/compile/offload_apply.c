@@ -55,44 +55,45 @@ static bool is_last_stay(const applying *a, uint32_t item, uint32_t stay) {
   return stay == last;
 }
 
-/* The device's memory for the content of a root buffer of the old program in a stay. */
-static uint32_t find_root(applying *a, uint32_t root, uint32_t stay) {
-  current_buffer *c = &a->current[root];
+/* The device's memory for the content of a `whole` of the old program in a stay. */
+static uint32_t find_whole(applying *a, uint32_t whole, uint32_t stay) {
+  current_buffer *c = &a->current[whole];
   if (c->buffer != PROG_NONE && c->stay == stay) return c->buffer;
-  uint32_t item = a->x->item_of[root];
-  prog_buffer b = a->p->buffers.at[root];
+  uint32_t item = a->x->item_of[whole];
+  prog_buffer b = a->p->buffers.at[whole];
   bool is_state = b.place == PLACE_STATE;
   b.place = PLACE_WORK;
   b.tier = TIER_DEVICE;
   b.flags = 0;
   b.name = 0;
   b.carries = 0;
+  b.at = 0;
   if (a->plan->carried[item]) {
     b.carries = a->x->state[item] + 1;
     if (stay == 0) b.flags |= BUFFER_CARRIED_IN;
     if (is_last_stay(a, item, stay)) b.flags |= BUFFER_CARRIED_OUT;
   }
   c->stay = stay;
-  if (is_state || a->used[root]) c->buffer = add_buffer(a, b, true);
+  if (is_state || a->used[whole]) c->buffer = add_buffer(a, b, true);
   else {
-    a->used[root] = true;
-    a->p->buffers.at[root] = b;
-    c->buffer = root;
+    a->used[whole] = true;
+    a->p->buffers.at[whole] = b;
+    c->buffer = whole;
   }
   return c->buffer;
 }
 
 /* What an argument of the old program is now. */
 static uint32_t find_buffer(applying *a, uint32_t old, uint32_t stay) {
-  uint32_t root = a->p->buffers.at[old].root;
+  uint32_t whole = a->x->whole[old];
   current_buffer *c = &a->current[old];
   if (c->buffer != PROG_NONE && c->stay == stay) return c->buffer;
-  uint32_t in = find_root(a, root, stay);
-  if (old == root || in == PROG_NONE) return in;
+  uint32_t in = find_whole(a, whole, stay);
+  if (old == whole || in == PROG_NONE) return in;
   prog_buffer b = a->p->buffers.at[in], view = a->p->buffers.at[old];
   b.type = view.type;
   b.bytes = view.bytes;
-  b.at = view.at;
+  b.at = view.at - a->p->buffers.at[whole].at;
   b.root = in;
   c->stay = stay;
   c->buffer = add_buffer(a, b, false);
@@ -100,9 +101,9 @@ static uint32_t find_buffer(applying *a, uint32_t old, uint32_t stay) {
 }
 
 /* The buffer of an item on its tier. */
-static uint32_t find_store(applying *a, uint32_t item, uint32_t root) {
+static uint32_t find_store(applying *a, uint32_t item, uint32_t whole) {
   if (a->store[item] != PROG_NONE) return a->store[item];
-  prog_buffer b = a->p->buffers.at[root];
+  prog_buffer b = a->p->buffers.at[whole];
   b.place = PLACE_WORK;
   b.tier = (uint8_t)(TIER_HOST + a->x->item[item].tier);
   b.flags = 0;
@@ -117,11 +118,11 @@ static hp_status make_stores(applying *a) {
   for (uint32_t i = 0; i < a->x->problem.items; i++) a->store[i] = PROG_NONE;
   for (uint32_t b = 0; b < a->buffers; b++) {
     prog_buffer f = p->buffers.at[b];
-    uint32_t item = a->x->item_of[f.root];
+    uint32_t whole = a->x->whole[b], item = a->x->item_of[whole];
     bool is_io = f.flags & (BUFFER_INPUT | BUFFER_OUTPUT);
     if (f.place == PLACE_STATE && item != PROG_NONE) {
       p->buffers.at[b].tier = (uint8_t)(TIER_HOST + a->x->item[item].tier);
-      if (f.root == b) a->store[item] = b;
+      if (whole == b) a->store[item] = b;
     } else if (f.root != b && is_io && item != PROG_NONE) {
       p->buffers.at[b].flags = 0; /* a view of what is on the device for a while */
     } else if (is_io && item != PROG_NONE) {
@@ -130,7 +131,7 @@ static hp_status make_stores(applying *a) {
       if (a->store[item] == PROG_NONE) return HP_ERR_OOM;
       p->buffers.at[b].flags = 0;
       p->buffers.at[b].name = 0;
-    } else if (a->x->unused[f.root]) p->buffers.at[b].tier = a->x->unused[f.root];
+    } else if (a->x->away[f.root]) p->buffers.at[b].tier = a->x->away[f.root];
   }
   return HP_OK;
 }
@@ -152,7 +153,7 @@ static uint32_t present_touch(const applying *a, uint32_t item) {
 }
 
 static uint32_t item_of_arg(const applying *a, const prog_inst *n, int k) {
-  return a->x->item_of[a->p->buffers.at[program_args(a->p, n)[k]].root];
+  return a->x->item_of[a->x->whole[program_args(a->p, n)[k]]];
 }
 
 /* Each item of the step is behind its touch.  What overwrites a content waits until it is copied.
@@ -204,8 +205,8 @@ static hp_status emit_copy(applying *a, size_t k) {
   const offload_item *it = &a->x->item[c->item];
   uint32_t at = (uint32_t)a->inst.len, touch = it->touch0 + c->touch;
   bool before = c->in ? c->touch < it->touches : !c->touch; /* named by the touch that follows */
-  uint32_t root = before ? a->x->before[touch] : a->x->after[touch - 1];
-  uint32_t here = find_root(a, root, a->stay_of[k]), there = find_store(a, c->item, root);
+  uint32_t whole = before ? a->x->before[touch] : a->x->after[touch - 1];
+  uint32_t here = find_whole(a, whole, a->stay_of[k]), there = find_store(a, c->item, whole);
   prog_inst n = *neighbour(a, c);
   n.op = c->in ? OP_FETCH : OP_OFFLOAD;
   n.stream = (uint8_t)(c->in ? STREAM_COPY_IN : STREAM_COPY_OUT);
@@ -216,7 +217,7 @@ static hp_status emit_copy(applying *a, size_t k) {
   n.engine = 0;
   n.workspace = PROG_NONE;
   n.flops = 0;
-  n.bytes = (double)a->p->buffers.at[root].bytes;
+  n.bytes = (double)a->p->buffers.at[whole].bytes;
   HP_TRY(emit(a, n, (uint32_t[]){c->in ? there : here, c->in ? here : there}));
   if (c->after_step) HP_TRY(add_edge(a, a->step_at[c->after_step - 1], at));
   for (int t = 0; c->in && t < OFFLOAD_TIERS; t++)

@@ -3,6 +3,7 @@
 #include "compile/inplace.h"
 #include "compile/offload_policy.h"
 #include "hyperparallel.h"
+#include "prog/slices.h"
 #include "sim/cost.h"
 
 #include <stdlib.h>
@@ -12,19 +13,20 @@ enum { ALIGN = 256 }; /* offsets_assign rounds sizes up to it */
 
 static uint64_t padded(uint64_t bytes) { return (bytes + ALIGN - 1) & ~(uint64_t)(ALIGN - 1); }
 
-/* Instructions that touch each root buffer first and last; PROG_NONE: none does. */
+/* Instructions that touch each `whole` first and last; PROG_NONE: none does. */
 typedef struct {
   uint32_t *first, *last;
 } span;
 
 static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].root; }
 
-static void find_spans(const program *p, span *s) {
+static void find_spans(const offload_items *x, span *s) {
+  const program *p = x->p;
   for (size_t b = 0; b < p->buffers.len; b++) s->first[b] = s->last[b] = PROG_NONE;
   for (uint32_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     for (int k = 0; k < n->n_in + n->n_out; k++) {
-      uint32_t b = root_of(p, program_args(p, n)[k]);
+      uint32_t b = x->whole[program_args(p, n)[k]];
       if (s->first[b] == PROG_NONE) s->first[b] = i;
       s->last[b] = i;
     }
@@ -84,9 +86,10 @@ int offload_mode_of(const program *p, const offload_options *o, const prog_buffe
   return mode >= 0 ? mode : o->mode[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER];
 }
 
-static bool is_item(const program *p, const offload_options *o, uint32_t b, int *home) {
+static bool is_item(const offload_items *x, const offload_options *o, uint32_t b, int *home) {
+  const program *p = x->p;
   const prog_buffer *f = &p->buffers.at[b];
-  if (f->root != b || f->flags & BUFFER_WORKSPACE || f->tier != TIER_DEVICE) return false;
+  if (x->whole[b] != b || f->flags & BUFFER_WORKSPACE || f->tier != TIER_DEVICE) return false;
   if (f->place == PLACE_WORK) return true;
   *home = o->home(o->context, program_str(p, f->name));
   if (*home < 0 && offload_mode_of(p, o, f) == HP_OFFLOAD_NONE) *home = TIER_DEVICE;
@@ -111,17 +114,21 @@ static offload_item describe(const program *p, const offload_options *o, uint32_
   return it;
 }
 
+static bool is_slice(const offload_items *x, uint32_t b) {
+  return x->whole[b] == b && root_of(x->p, b) != b;
+}
+
 static void number_items(offload_items *x, const offload_options *o, const span *s) {
   const program *p = x->p;
   for (uint32_t b = 0; b < p->buffers.len; b++) {
     int home = -1;
     x->item_of[b] = PROG_NONE;
-    if (!is_item(p, o, b, &home)) continue;
+    if (!is_item(x, o, b, &home)) continue;
     const prog_buffer *f = &p->buffers.at[b];
     int mode = offload_mode_of(p, o, f);
     if (s->first[b] == PROG_NONE) {
-      x->unused[b] = TIER_HOST;
-      if (home > 0 ? home == TIER_FLASH : mode == HP_OFFLOAD_FLASH) x->unused[b] = TIER_FLASH;
+      x->away[b] = TIER_HOST;
+      if (home > 0 ? home == TIER_FLASH : mode == HP_OFFLOAD_FLASH) x->away[b] = TIER_FLASH;
       continue;
     }
     uint32_t i = (uint32_t)x->problem.items++;
@@ -166,11 +173,12 @@ static hp_status find_items(offload_items *x, const offload_options *o) {
   x->state = mem_calloc(buffers, sizeof *x->state);
   x->choice = mem_calloc(buffers, sizeof *x->choice);
   x->item_of = mem_calloc(buffers, sizeof *x->item_of);
-  x->unused = mem_calloc(buffers, sizeof *x->unused);
-  bool made =
-      s.first && s.last && number && x->item && x->state && x->choice && x->item_of && x->unused;
+  x->away = mem_calloc(buffers, sizeof *x->away);
+  x->whole = mem_calloc(buffers, sizeof *x->whole);
+  bool made = s.first && s.last && number && x->item && x->state && x->choice && x->item_of &&
+              x->away && x->whole && !program_slices(x->p, x->whole);
   if (made) {
-    find_spans(x->p, &s);
+    find_spans(x, &s);
     number_items(x, o, &s);
     for (uint32_t i = 0; i < x->p->insts.len; i++) join_results(x, &s, i);
     drop_joined(x, number);
@@ -187,7 +195,7 @@ static hp_status find_items(offload_items *x, const offload_options *o) {
 /* Adds the touch of buffer b by the instruction, which reads it, or writes it. */
 static void touch(offload_items *x, uint32_t i, uint32_t b, bool writes) {
   const prog_buffer *f = &x->p->buffers.at[b];
-  uint32_t it = x->item_of[f->root];
+  uint32_t whole = x->whole[b], it = x->item_of[whole];
   if (it == PROG_NONE) return;
   offload_item *item = &x->item[it];
   offload_touch *t = &x->touch[item->touch0 + item->touches];
@@ -195,15 +203,15 @@ static void touch(offload_items *x, uint32_t i, uint32_t b, bool writes) {
   if (item->touches && t[-1].step == i) t--, at--;
   else {
     *t = (offload_touch){.step = i};
-    x->before[at] = f->root;
+    x->before[at] = whole;
     item->touches++;
   }
-  bool all = f->bytes == x->p->buffers.at[f->root].bytes;
+  bool all = f->bytes == x->p->buffers.at[whole].bytes;
   bool first = item->touches == 1 && !(item->flags & OFFLOAD_STORED);
   t->access |= writes ? OFFLOAD_WRITE : OFFLOAD_READ;
   if (writes && !all && !first) t->access |= OFFLOAD_READ; /* the rest of it stays */
-  if (writes) x->after[at] = f->root;
-  else if (x->after[at] == PROG_NONE) x->after[at] = f->root;
+  if (writes) x->after[at] = whole;
+  else if (x->after[at] == PROG_NONE) x->after[at] = whole;
 }
 
 static hp_status find_touches(offload_items *x) {
@@ -218,7 +226,7 @@ static hp_status find_touches(offload_items *x) {
   for (uint32_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     for (int k = 0; k < n->n_in + n->n_out; k++) {
-      uint32_t it = x->item_of[root_of(p, program_args(p, n)[k])];
+      uint32_t it = x->item_of[x->whole[program_args(p, n)[k]]];
       if (it != PROG_NONE) count[it]++;
     }
   }
@@ -301,20 +309,47 @@ static size_t find_enough(const candidate *c, size_t n, size_t from, uint64_t le
   return best;
 }
 
-static hp_status send_to_flash(offload_items *x, uint64_t bytes) {
+/* The slices of a tensor go together: the first stands for all.  first[root]: 1 + that item. */
+static size_t list_candidates(const offload_items *x, uint32_t *first, candidate *c) {
   size_t n = 0;
+  for (uint32_t i = 0; i < x->problem.items; i++) {
+    uint32_t b = x->state[i];
+    if (x->choice[i] == ON_ITS_TIER) continue;
+    c[n++] = make_candidate(x, i);
+    if (b == PROG_NONE || !is_slice(x, b)) continue;
+    uint32_t *leader = &first[root_of(x->p, b)];
+    if (*leader) {
+      n--;
+      continue;
+    }
+    *leader = i + 1;
+    c[n - 1].bytes = padded(x->p->buffers.at[root_of(x->p, b)].bytes);
+  }
+  return n;
+}
+
+static void move_slices(offload_items *x, const uint32_t *first) {
+  for (uint32_t i = 0; i < x->problem.items; i++) {
+    uint32_t b = x->state[i], leader = b == PROG_NONE ? 0 : first[root_of(x->p, b)];
+    if (leader) x->item[i].tier = x->item[leader - 1].tier;
+  }
+}
+
+static hp_status send_to_flash(offload_items *x, uint64_t bytes) {
   candidate *c = mem_calloc(x->problem.items, sizeof *c);
-  HP_TRY_MEM(c);
-  for (uint32_t i = 0; i < x->problem.items; i++)
-    if (x->choice[i] != ON_ITS_TIER) c[n++] = make_candidate(x, i);
-  qsort(c, n, sizeof *c, by_cost);
+  uint32_t *first = mem_calloc(x->p->buffers.len, sizeof *first);
+  size_t n = c && first ? list_candidates(x, first, c) : 0;
+  if (n) qsort(c, n, sizeof *c, by_cost);
   for (size_t i = 0; i < n && bytes; i++) {
     size_t k = c[i].bytes >= bytes ? find_enough(c, n, i, bytes) : i;
     x->item[c[k].item].tier = TIER_FLASH - TIER_HOST;
     bytes -= c[k].bytes < bytes ? c[k].bytes : bytes;
   }
+  bool made = c && first;
+  if (made) move_slices(x, first);
   mem_free(c);
-  return HP_OK;
+  mem_free(first);
+  return made ? HP_OK : HP_ERR_OOM;
 }
 
 /* Where a policy says when a value comes back, and not the planner. */
@@ -372,7 +407,11 @@ hp_status offload_items_make(const program *p, const offload_options *o, offload
   q->from = out->from;
   q->cap = o->cap;
   for (int t = 0; t < OFFLOAD_TIERS; t++) q->link[t] = link_of(o, TIER_HOST + t);
-  return o->to_flash ? send_to_flash(out, o->to_flash) : HP_OK;
+  if (o->to_flash) HP_TRY(send_to_flash(out, o->to_flash));
+  for (uint32_t i = 0; i < q->items; i++)
+    if (out->state[i] != PROG_NONE && is_slice(out, out->state[i]))
+      out->away[root_of(p, out->state[i])] = TIER_HOST + out->item[i].tier;
+  return HP_OK;
 }
 
 void offload_items_free(offload_items *x) {
@@ -380,8 +419,9 @@ void offload_items_free(offload_items *x) {
   mem_free(x->touch);
   mem_free(x->duration);
   mem_free(x->workspace);
+  mem_free(x->whole);
   mem_free(x->item_of);
-  mem_free(x->unused);
+  mem_free(x->away);
   mem_free(x->state);
   mem_free(x->choice);
   mem_free(x->from);

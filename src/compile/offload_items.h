@@ -1,7 +1,8 @@
 /* Internal to the offload stage: a program as input of mem/offload.
  *
  * An item is the memory of a value: a work buffer and the results that overwrite it one after the
- * other, or a named tensor.  Steps are instructions, in their order. */
+ * other, a named tensor, or a slice of a named tensor that is accessed by slices alone.  Steps are
+ * instructions, in their order. */
 #ifndef COMPILE_OFFLOAD_ITEMS_H
 #define COMPILE_OFFLOAD_ITEMS_H
 
@@ -14,14 +15,17 @@ typedef struct {
   offload_item *item;
   offload_touch *touch;
   double *duration;
-  uint64_t *workspace;      /* by instruction */
-  uint32_t *item_of;        /* by root buffer; PROG_NONE: it stays where it is */
-  uint8_t *unused;          /* by root buffer that could leave the device, and nothing touches: its
-                               tier; 0: it is used */
-  uint32_t *state;          /* by item: the named tensor, or PROG_NONE */
-  uint8_t *choice;          /* by item: may it be on either tier? */
-  uint32_t *from;           /* by touch: offload_problem.from, NULL without a policy */
-  uint32_t *before, *after; /* by touch: root buffer that holds the content before it, and then */
+  uint64_t *workspace; /* by instruction */
+  uint32_t *whole;     /* by buffer: the one of its memory on the device: its root, or of a slice
+                          the first view of the slice */
+  uint32_t *item_of;   /* by such a buffer; PROG_NONE: it stays where it is */
+  uint8_t *away;       /* by root buffer that is on another tier without being an item, since
+                          nothing uses it, or only slices of it are used: that tier; else 0 */
+  uint32_t *state;     /* by item: the named tensor or its slice, or PROG_NONE */
+  uint8_t *choice;     /* by item: may it be on either tier? */
+  uint32_t *from;      /* by touch: offload_problem.from, NULL without a policy */
+  uint32_t *before, *after; /* by touch: the buffer (`whole`) that holds the content before it,
+                                and then */
 } offload_items;
 
 /* offload_items_free(out), also after a failure. */

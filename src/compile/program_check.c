@@ -92,7 +92,7 @@ static hp_status check_carried(const checker *c, uint32_t b) {
   uint32_t line = c->lines->buffer.at[b];
   if (!f->carries && !(f->flags & carried)) return HP_OK;
   of = f->carries && f->carries <= c->p->buffers.len ? &c->p->buffers.at[f->carries - 1] : NULL;
-  if (!of || of->place != PLACE_STATE || of->root != f->carries - 1)
+  if (!of || of->place != PLACE_STATE)
     return refuse(c, line, "b%u is carried, but of no named tensor", b);
   if (f->flags & other || f->place != PLACE_WORK || f->tier != TIER_DEVICE)
     return refuse(c, line, "b%u carries b%u and is no plain buffer of the device", b,

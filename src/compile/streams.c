@@ -1,5 +1,7 @@
 #include "compile/streams.h"
 
+#include "prog/slices.h"
+
 #include <string.h>
 
 /* Bytes [begin, end) of a tier, and the last buffer that used them. */
@@ -12,6 +14,7 @@ typedef struct {
   program *p;
   VEC(segment) memory[TIER_COUNT];  /* once buffers have offsets: disjoint, by address */
   bool placed, *seen;               /* they have; by buffer: it is, or was, in `memory` */
+  uint32_t *whole;                  /* prog/slices.h */
   uint32_t (*user)[STREAM_COUNT];   /* by buffer and stream: last user + 1 */
   uint32_t *writer;                 /* by buffer: last writer + 1 */
   uint32_t (*reader)[STREAM_COUNT]; /* by buffer and stream: last reader + 1 */
@@ -95,7 +98,7 @@ static hp_status collect(waiting *w) {
     w->position[i] = length[n->stream]++;
     w->wait0[i] = (uint32_t)w->waits.len;
     for (int k = 0; k < n->n_in + n->n_out; k++) {
-      uint32_t b = w->p->buffers.at[arg[k]].root;
+      uint32_t b = w->whole[arg[k]];
       HP_TRY(wait_for(w, i, w->writer[b]));
       for (int s = 0; k >= n->n_in && s < STREAM_COUNT; s++)
         HP_TRY(wait_for(w, i, w->reader[b][s]));
@@ -104,7 +107,7 @@ static hp_status collect(waiting *w) {
       HP_TRY(wait_for(w, i, w->before[k] + 1));
     HP_TRY(occupy_all(w, i));
     for (int k = 0; k < n->n_in + n->n_out; k++) {
-      uint32_t b = w->p->buffers.at[arg[k]].root;
+      uint32_t b = w->whole[arg[k]];
       if (k < n->n_in) {
         w->reader[b][n->stream] = i + 1;
       } else {
@@ -151,8 +154,9 @@ static hp_status find_waits(program *p, const list_edge *edge, size_t n_edges, b
   w.wait0 = mem_calloc(p->insts.len + 1, sizeof *w.wait0);
   w.user = mem_calloc(p->buffers.len, sizeof *w.user);
   w.seen = mem_calloc(p->buffers.len, sizeof *w.seen);
-  hp_status st =
-      w.writer && w.reader && w.position && w.wait0 && w.user && w.seen ? HP_OK : HP_ERR_OOM;
+  w.whole = mem_calloc(p->buffers.len, sizeof *w.whole);
+  bool made = w.writer && w.reader && w.position && w.wait0 && w.user && w.seen && w.whole;
+  hp_status st = made ? program_slices(p, w.whole) : HP_ERR_OOM;
   for (uint32_t b = 0; !st && b < p->buffers.len; b++)
     if (p->buffers.at[b].root == b && p->buffers.at[b].flags & BUFFER_INPUT)
       st = occupy(&w, b, LIST_INPUT);
@@ -168,6 +172,7 @@ static hp_status find_waits(program *p, const list_edge *edge, size_t n_edges, b
   vec_free(&w.waits);
   mem_free(w.user);
   mem_free(w.seen);
+  mem_free(w.whole);
   for (int t = 0; t < TIER_COUNT; t++) vec_free(&w.memory[t]);
   return st;
 }

@@ -40,9 +40,10 @@ typedef struct {
   int32_t *last;
 } span_copy;
 
-/* A named tensor of another tier that work memory holds from one run to the next. */
+/* A part of a named tensor of another tier that work memory holds from one run to the next. */
 typedef struct {
-  uint32_t state;   /* index in device->states */
+  uint32_t state; /* index in device->states */
+  tensor_part part;
   uint32_t in, out; /* buffers that hold it when a run begins, and when it ends */
   bool written;     /* by a run */
 } carried;
@@ -202,7 +203,7 @@ static hp_status bind_states(exec *e) {
 static bool writes_buffer(const program *p, uint32_t tensor) {
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
-    bool brings = n->op == OP_FETCH && program_arg(p, n, 0)->root == tensor;
+    bool brings = n->op == OP_FETCH && program_args(p, n)[0] == tensor;
     for (int k = n->n_in; k < n->n_in + n->n_out && !brings; k++)
       if (p->buffers.at[program_arg(p, n, k)->root].carries == tensor + 1) return true;
   }
@@ -219,8 +220,10 @@ static hp_status list_carried(exec *e) {
       if (p->buffers.at[k].carries == f->carries && p->buffers.at[k].root == k &&
           p->buffers.at[k].flags & BUFFER_CARRIED_OUT)
         out = k;
-    carried c = {.in = b, .out = out, .written = writes_buffer(p, tensor)};
-    HP_ASSERT(device_find(e->d, program_str(p, p->buffers.at[tensor].name), &c.state));
+    const prog_buffer *of = &p->buffers.at[tensor];
+    carried c = {.part = {of->at, of->bytes}, .in = b, .out = out};
+    c.written = writes_buffer(p, tensor);
+    HP_ASSERT(device_find(e->d, program_str(p, of->name), &c.state));
     if (!vec_push(&e->carried, c)) return HP_ERR_OOM;
   }
   return HP_OK;
@@ -232,7 +235,7 @@ static hp_status bring_home(void *carrier) {
   for (size_t i = 0; i < e->carried.len; i++) {
     const carried *c = &e->carried.at[i];
     const state_tensor *t = &e->d->states.at[c->state];
-    if (c->written) HP_TRY(mover_store(e->d, t, e->buffer[c->out]));
+    if (c->written) HP_TRY(mover_store(e->d, t, &c->part, e->buffer[c->out]));
   }
   return HP_OK;
 }
@@ -245,7 +248,7 @@ static hp_status take_over(exec *e) {
   for (size_t i = 0; i < e->carried.len; i++) {
     const carried *c = &e->carried.at[i];
     const state_tensor *t = &e->d->states.at[c->state];
-    HP_TRY(mover_load(e->d, t, e->buffer[c->in]));
+    HP_TRY(mover_load(e->d, t, &c->part, e->buffer[c->in]));
   }
   if (!e->carried.len) return HP_OK;
   j->carrier = e;

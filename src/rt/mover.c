@@ -67,16 +67,22 @@ static hp_status write_flash(const device *d, uint64_t offset, const tier_place 
   return HP_OK;
 }
 
-hp_status mover_store(const device *d, const state_tensor *t, const void *from) {
+hp_status mover_store(const device *d, const state_tensor *t, const tensor_part *part,
+                      const void *from) {
   tier_place x = {.tier = TIER_DEVICE, .at = (void *)(uintptr_t)from};
-  if (t->tier != TIER_FLASH) return copy(d, device_address(d, t), from, t->bytes);
-  return write_flash(d, t->offset, &x, t->bytes, true, STREAM_COMPUTE, device_state_name(d, t));
+  bool ends = part->at + part->bytes == t->bytes;
+  if (t->tier != TIER_FLASH)
+    return copy(d, (char *)device_address(d, t) + part->at, from, part->bytes);
+  return write_flash(d, t->offset + part->at, &x, part->bytes, ends, STREAM_COMPUTE,
+                     device_state_name(d, t));
 }
 
-hp_status mover_load(const device *d, const state_tensor *t, void *to) {
+hp_status mover_load(const device *d, const state_tensor *t, const tensor_part *part, void *to) {
   tier_place x = {.tier = TIER_DEVICE, .at = to};
-  if (t->tier != TIER_FLASH) return copy(d, to, device_address(d, t), t->bytes);
-  return read_flash(d, t->offset, &x, t->bytes, STREAM_COMPUTE, device_state_name(d, t));
+  if (t->tier != TIER_FLASH)
+    return copy(d, to, (char *)device_address(d, t) + part->at, part->bytes);
+  return read_flash(d, t->offset + part->at, &x, part->bytes, STREAM_COMPUTE,
+                    device_state_name(d, t));
 }
 
 hp_status mover_show(const device *d, const void *at, uint64_t bytes, void *stage,

@@ -11,9 +11,14 @@ hp_status mover_write(const device *d, const state_tensor *t, uint64_t offset, c
                       uint64_t bytes);
 hp_status mover_read(const device *d, const state_tensor *t, uint64_t offset, void *to,
                      uint64_t bytes);
+/* Bytes of a named tensor, from `at` in it on. */
+typedef struct {
+  uint64_t at, bytes;
+} tensor_part;
 /* The same, to or from an address of tier device. */
-hp_status mover_store(const device *d, const state_tensor *t, const void *from);
-hp_status mover_load(const device *d, const state_tensor *t, void *to);
+hp_status mover_store(const device *d, const state_tensor *t, const tensor_part *part,
+                      const void *from);
+hp_status mover_load(const device *d, const state_tensor *t, const tensor_part *part, void *to);
 /* May the host read memory of that tier at its addresses? */
 bool mover_is_host(const device *d, int tier);
 /* Bytes at an address of tier device for the host to read: there, if it can, else copied to

@@ -12,6 +12,7 @@ typedef struct {
   int64_t inst;
   uint32_t buffer; /* root */
   bool write;
+  uint64_t from, to; /* its bytes of the root */
 } access;
 
 typedef struct {
@@ -50,7 +51,8 @@ static void find_order(search *s) {
 }
 
 static void add(search *s, int64_t inst, uint32_t buffer, bool write) {
-  access a = {inst, s->p->buffers.at[buffer].root, write};
+  const prog_buffer *f = &s->p->buffers.at[buffer];
+  access a = {inst, f->root, write, f->at, f->at + f->bytes};
   HP_ASSERT(vec_push(&s->access, a));
 }
 
@@ -75,10 +77,10 @@ static void find_accesses(search *s) {
   }
 }
 
-static bool overlap(const program *p, uint32_t a, uint32_t b) {
-  const prog_buffer *x = &p->buffers.at[a], *y = &p->buffers.at[b];
+static bool overlap(const program *p, const access *a, const access *b) {
+  const prog_buffer *x = &p->buffers.at[a->buffer], *y = &p->buffers.at[b->buffer];
   if (x->place != y->place) return false;
-  if (x->place == PLACE_STATE) return x->name == y->name;
+  if (x->place == PLACE_STATE) return x->name == y->name && a->from < b->to && b->from < a->to;
   return x->tier == y->tier && x->offset < y->offset + y->bytes && y->offset < x->offset + x->bytes;
 }
 
@@ -100,7 +102,7 @@ static bool may_lie_over(const program *p, int64_t i, uint32_t in, uint32_t out)
 
 /* Accesses a and b, a not later in the list. */
 static bool pair_is_wrong(search *s, const access *a, const access *b) {
-  if (!(a->write || b->write) || !overlap(s->p, a->buffer, b->buffer)) return false;
+  if (!(a->write || b->write) || !overlap(s->p, a, b)) return false;
   if (a->inst == b->inst) {
     if (a->inst < 0) return a->buffer != b->buffer && say(s, a, b, "two inputs in one place");
     if (a->write && b->write) return a->buffer != b->buffer && say(s, a, b, "one place");
@@ -116,8 +118,7 @@ static bool finds_another(search *s, size_t at) {
   const access *r = &s->access.at[at], *last = NULL;
   for (size_t k = 0; k < s->access.len; k++) {
     const access *w = &s->access.at[k];
-    if (w->inst < r->inst && w->write && overlap(s->p, w->buffer, r->buffer) &&
-        (!last || w->inst >= last->inst))
+    if (w->inst < r->inst && w->write && overlap(s->p, w, r) && (!last || w->inst >= last->inst))
       last = w;
   }
   if (!last) return say(s, r, r, "nobody has written it");

@@ -1,0 +1,261 @@
+/* Updates of large params in slices, and tensors that are accessed by slices alone. */
+#include "compile/slice_updates.h"
+#include "prog/slices.h"
+#include "test.h"
+
+#include "hyperparallel.h"
+
+#include <string.h>
+
+/* --- a step with a table that is larger than all else --------------------------------------------
+ */
+
+enum { ROWS = 4001, COLS = 64, IDS = 8, STEPS = 4, TABLE = ROWS * COLS * 4 };
+
+static hp_graph *table_graph(void) {
+  hp_graph *g;
+  CHECK_OK(hp_graph_create(&g));
+  hp_shape shape = {2, {ROWS, COLS}};
+  hp_tensor ids = hp_input(g, "ids", HP_I32, (hp_shape){1, {IDS}}), grad, state[2];
+  hp_tensor table = hp_param(g, "table", HP_F32, shape);
+  hp_tensor x = hp_embedding(g, table, ids, -1);
+  hp_tensor loss = hp_sum(g, hp_mul(g, x, x), (int64_t[]){0, 1}, 2, false);
+  CHECK_OK(hp_grad(g, loss, &table, 1, &grad));
+  hp_output(g, "loss", loss);
+  hp_update_phase(g);
+  for (int k = 0; k < 2; k++) state[k] = hp_param(g, k ? "v" : "m", HP_F32, shape);
+  hp_tensor one = hp_const(g, HP_F32, 1), rate = hp_const(g, HP_F32, 1e-2);
+  hp_adamw(g, table, grad, state[0], state[1], one, rate, one, one,
+           &(hp_adamw_options){0.9, 0.999, 1e-8, 0.1});
+  CHECK_OK(hp_graph_status(g));
+  return g;
+}
+
+/* What the steps have made: losses, and the three tensors after half of the steps and all. */
+typedef struct {
+  float loss[STEPS], tensor[2][3][ROWS * COLS];
+  hp_memory memory;
+} outcome;
+
+static const char *const names[] = {"table", "m", "v"};
+
+static void fill(hp_device *d) {
+  static float x[ROWS * COLS];
+  for (int i = 0; i < ROWS * COLS; i++) x[i] = (float)(i % 97) * 0.01f;
+  CHECK_OK(hp_write(d, "table", x, sizeof x));
+  memset(x, 0, sizeof x);
+  for (int k = 1; k < 3; k++) CHECK_OK(hp_write(d, names[k], x, sizeof x));
+}
+
+static void run_steps(const hp_device_options *o, outcome *out) {
+  int32_t ids[IDS] = {0, 1, 1000, 1001, 2003, 3500, ROWS - 2, ROWS - 1};
+  hp_program_stats stats;
+  hp_program *p;
+  hp_device *d;
+  hp_graph *g = table_graph();
+  CHECK_OK(hp_device_open(o, &d));
+  CHECK_OK(hp_compile(g, d, NULL, &p));
+  fill(d);
+  for (int i = 0; i < STEPS; i++) {
+    hp_io io[] = {{"ids", ids, sizeof ids}, {"loss", &out->loss[i], sizeof out->loss[i]}};
+    CHECK_OK(hp_run(p, io, 2));
+    if (i != STEPS / 2 && i != STEPS - 1) continue;
+    for (int k = 0; k < 3; k++)
+      CHECK_OK(hp_read(d, names[k], out->tensor[i == STEPS - 1][k], TABLE));
+  }
+  CHECK_OK(hp_program_stats_get(p, &stats));
+  out->memory = stats.memory;
+  hp_program_free(p);
+  hp_device_close(d);
+  hp_graph_free(g);
+}
+
+static hp_device_options options_under(uint64_t limit) {
+  hp_device_options o = {.memory_limit = limit, .threads = 1};
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_AUTO;
+  return o;
+}
+
+static uint64_t find_least(void) {
+  hp_device_options o = options_under(1);
+  hp_program_stats s = {0};
+  hp_device *d;
+  hp_graph *g = table_graph();
+  o.plan_only = true;
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_EQ(hp_plan(g, d, NULL, &s), HP_ERR_OOM);
+  hp_device_close(d);
+  hp_graph_free(g);
+  return s.memory.planned_bytes;
+}
+
+static void check_same(const outcome *a, const outcome *b) {
+  CHECK_EQ(memcmp(a->loss, b->loss, sizeof a->loss), 0);
+  CHECK_EQ(memcmp(a->tensor, b->tensor, sizeof a->tensor), 0);
+}
+
+static outcome whole, sliced;
+
+/* The table and its gradient, and of the optimizer state a sixteenth. */
+TEST(the_least_limit_of_a_large_table_has_no_room_for_its_optimizer_state) {
+  uint64_t least = find_least();
+  CHECK(least >= 2 * (uint64_t)TABLE);
+  CHECK(least < 2 * (uint64_t)TABLE + TABLE / 4);
+}
+
+/* Below the room of all four tensors slices alone can be what is on the device; with more, some of
+ * them stay there from one step to the next, and come home when they are read. */
+TEST(updates_in_slices_have_the_bits_of_whole_ones_under_every_limit) {
+  hp_device_options o = options_under(0);
+  run_steps(&o, &whole);
+  uint64_t least = find_least(), all = whole.memory.planned_bytes;
+  CHECK(all >= 4 * (uint64_t)TABLE);
+  for (int share = 0; share < 100; share += 25) {
+    o = options_under(least + (all - least) / 100 * (uint64_t)share);
+    run_steps(&o, &sliced);
+    CHECK(sliced.memory.planned_bytes <= o.memory_limit);
+    CHECK(sliced.memory.tier[1].moved_bytes > 0);
+    check_same(&whole, &sliced);
+  }
+}
+
+/* All slices of a tensor are on one tier. */
+TEST(slices_go_to_flash_together) {
+  const char *disk = test_dir();
+  hp_device_options o = options_under(0);
+  run_steps(&o, &whole);
+  for (int share = 0; share < 100; share += 45) {
+    o = options_under(find_least() + (uint64_t)share * TABLE / 100);
+    o.flash = &disk;
+    o.n_flash = 1;
+    o.flash_limit = 16 << 20;
+    o.host_limit = share < 50 ? (uint64_t)TABLE * 3 / 2 : (uint64_t)TABLE * 5 / 2;
+    run_steps(&o, &sliced);
+    CHECK(sliced.memory.planned_bytes <= o.memory_limit);
+    CHECK(sliced.memory.tier[1].planned_bytes <= o.host_limit);
+    CHECK(sliced.memory.tier[2].state[HP_MEMORY_OPTIMIZER] >= (uint64_t)TABLE);
+    CHECK_EQ(sliced.memory.tier[2].state[HP_MEMORY_OPTIMIZER] % ((TABLE + 4095) / 4096 * 4096), 0);
+    check_same(&whole, &sliced);
+  }
+}
+
+/* --- which updates, and how ---------------------------------------------------------------------
+ */
+
+/* p = p + s g, s = s + g, with a norm of g that needs `other` elements: what else there is. */
+static program *update_program(int64_t n, int64_t other, const char *body) {
+  program *p;
+  str text = {0};
+  str_printf(&text,
+             "arena device 256 bound 0 at 0\n"
+             "b0 = f32[%lld] state \"p\"\nb1 = f32[%lld] state \"s\"\n"
+             "b2 = f32[%lld] state \"g\"\nb3 = f32[%lld] state \"x\"\nb4 = f32[] device+0\n"
+             "b5 = f32[] device+4\n",
+             (long long)n, (long long)n, (long long)n, (long long)other);
+  str_printf(&text,
+             "compute: b4 = sum_sq b2 @\"norm\" phase=update\n"
+             "compute: b5 = sum_sq b3 @\"norm\" phase=update\n"
+             "compute: b0, b1 = fused b0, b1, b2, b4 {body=\"%s\"} @\"p\" phase=update "
+             "flops=%lld bytes=%lld\n",
+             body, (long long)n * 2, (long long)n * 20);
+  CHECK_OK(str_status(&text));
+  CHECK_OK(program_parse(text.at, text.len, "text", &p));
+  str_free(&text);
+  return p;
+}
+
+static char body_text[512];
+
+static const char *body_of(int64_t n, const char *index, const char *stride) {
+  snprintf(
+      body_text, sizeof body_text,
+      "map [%lld]; %%0 = in 0 f32 [1]; %%1 = in 1 f32 [1]; %%2 = in 2 f32 [%s]; %%3 = in 3 f32 "
+      "[0]; %%4 = %s; %%5 = mul %%1 %%3; %%6 = add %%0 %%5; %%7 = add %%1 %%2; out 0 f32 [1] "
+      "%%6; out 1 f32 [1] %%7",
+      (long long)n, stride, index);
+  return body_text;
+}
+
+static size_t count_sliced(int64_t n, int64_t other, const char *body) {
+  program *p = update_program(n, other, body);
+  CHECK_OK(slice_updates(p));
+  size_t insts = p->insts.len - 2;
+  program_free(p);
+  return insts;
+}
+
+TEST(only_updates_that_need_more_than_all_else_are_sliced) {
+  const int64_t n = 100000;
+  const char *body = body_of(n, "const 1", "1");
+  CHECK_EQ(count_sliced(n, 3 * n, body), 1);     /* 1.2 MB: g is a third of it */
+  CHECK_EQ(count_sliced(n, 3 * n - 8, body), 5); /* of the 0.8 MB that g leaves, a quarter each */
+  CHECK_EQ(count_sliced(n, 5 * n / 2, body), 6); /* of 0.6 MB */
+  CHECK_EQ(count_sliced(n, n, body), 14);        /* 16 at most, in grains of 1024 elements */
+  CHECK_EQ(count_sliced(1024, 1, body_of(1024, "const 1", "1")), 1);
+  CHECK_EQ(count_sliced(1025, 1, body_of(1025, "const 1", "1")), 2);
+}
+
+TEST(updates_that_know_where_an_element_is_are_not_sliced) {
+  CHECK_EQ(count_sliced(100000, 1, body_of(100000, "iota 0 +0", "1")), 1);
+  CHECK_EQ(count_sliced(100000, 1, body_of(100000, "in 2 f32 [0]", "1")), 1);
+}
+
+/* They cover each element once, in order; the work is divided; all but the last share a kernel. */
+TEST(slices_cover_the_tensor) {
+  const int64_t n = 100000;
+  program *p = update_program(n, n, body_of(n, "const 1", "1"));
+  CHECK_OK(slice_updates(p));
+  uint64_t at = 0;
+  double flops = 0, bytes = 0;
+  for (size_t i = 2; i < p->insts.len; i++) {
+    const prog_inst *d = program_inst(p, i);
+    uint64_t size = program_arg(p, d, 0)->bytes;
+    for (int k = 0; k < d->n_in + d->n_out; k++) {
+      const prog_buffer *f = program_arg(p, d, k);
+      bool scalar = k == 3;
+      CHECK_EQ(f->at, scalar ? 0 : at);
+      CHECK_EQ(f->bytes, scalar ? 4 : size);
+      CHECK_EQ(f->type.dim[0] * 4, scalar ? f->type.dim[0] * 4 : (int64_t)size);
+    }
+    CHECK(i + 1 == p->insts.len || !(size % 4096));
+    CHECK_EQ(d->kernel == program_inst(p, 2)->kernel, i + 1 < p->insts.len);
+    CHECK(d->kernel < p->insts.len);
+    at += size;
+    flops += d->flops;
+    bytes += d->bytes;
+  }
+  CHECK_EQ(at, (uint64_t)n * 4);
+  CHECK_NEAR(flops, (double)n * 2, 1);
+  CHECK_NEAR(bytes, (double)n * 20, 1);
+  program_free(p);
+}
+
+/* --- tensors that are accessed by slices alone
+ * ----------------------------------------------------
+ */
+
+static void check_slices(const char *insts, const uint32_t want[6]) {
+  program *p;
+  str text = {0};
+  uint32_t whole_of[6];
+  str_printf(&text,
+             "arena device 256 bound 0 at 0\nb0 = f32[8] state \"x\"\n"
+             "b1 = f32[4] view b0\nb2 = f32[4] view b0+16\nb3 = f32[4] view b0+16\n"
+             "b4 = f32[4] view b0+8\nb5 = f32[] device+0\n%s",
+             insts);
+  CHECK_OK(program_parse(text.at, text.len, "text", &p));
+  CHECK_OK(program_slices(p, whole_of));
+  for (int b = 0; b < 6; b++) CHECK_EQ(whole_of[b], want[b]);
+  program_free(p);
+  str_free(&text);
+}
+
+TEST(slices_are_memory_of_their_own_if_nothing_else_touches_them) {
+#define SUM(b) "compute: b5 = sum_sq b" b " @\"\"\n"
+  check_slices(SUM("1") SUM("2"), (uint32_t[]){0, 1, 2, 0, 0, 5});
+  check_slices(SUM("1") SUM("3") SUM("2"), (uint32_t[]){0, 1, 2, 2, 0, 5});
+  check_slices(SUM("1") SUM("2") SUM("4"), (uint32_t[]){0, 0, 0, 0, 0, 5});
+  check_slices(SUM("1") SUM("2") SUM("0"), (uint32_t[]){0, 0, 0, 0, 0, 5});
+  check_slices("", (uint32_t[]){0, 0, 0, 0, 0, 5});
+#undef SUM
+}
