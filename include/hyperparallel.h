@@ -309,6 +309,9 @@ hp_status hp_params_verify(const hp_device *d); /* HP_ERR_DEVICE: copies of a sh
 /* --- compile, inspect, run ---------------------------------------------------------------- */
 /* Tokens of sharded experts go to devices that need them, to all, or as is faster; same bits. */
 typedef enum { HP_DISPATCH_AUTO, HP_DISPATCH_ROWS, HP_DISPATCH_ALL } hp_dispatch;
+/* Optimizer state on tier host is updated there, by the host's processors, if the cluster file says
+ * how fast (update_gb_s) and that is faster; or never; or wherever it can be. */
+typedef enum { HP_HOST_UPDATE_AUTO, HP_HOST_UPDATE_NEVER, HP_HOST_UPDATE_ALWAYS } hp_host_update;
 typedef struct {
   bool remat; /* recompute forward values of a block in its backward: of all blocks, or of the */
   int remat_blocks;                 /* first so many of each stage (0: all), and of all places, */
@@ -319,6 +322,7 @@ typedef struct {
   uint64_t chunk_bytes;   /* larger values are made in chunks; 0: 64 MiB, or more if faster */
   uint64_t reserve_bytes; /* of the memory limit, for params of later programs */
   hp_dispatch dispatch;
+  hp_host_update host_update;
 } hp_compile_options;
 hp_status hp_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                      hp_program **out);
@@ -372,7 +376,7 @@ typedef struct {
   hp_memory memory; /* of one device */
   double flops, bytes, received;              /* of one run; received: from other devices */
   double comm_s, can_overlap_s, overlapped_s; /* of collectives of the last run */
-  int instructions, kernels;                  /* kernels: distinct loop kernels */
+  int instructions, kernels, host_updates; /* kernels: distinct loop kernels; updates on the host */
 } hp_program_stats;
 /* The plan of hp_compile, without taking any memory of the device: a dry run.  run_s is 0.
  * HP_ERR_OOM if the memory limit is too small: then only out->memory is set, to what is needed. */

@@ -67,6 +67,7 @@ hp_status api_count(const device *d, const program *p, hp_program_stats *s) {
   for (size_t i = 0; !st && i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     uint32_t one;
+    s->host_updates += n->stream == STREAM_HOST;
     s->flops += n->flops;
     s->bytes += n->bytes;
     s->received += cost_received(p, n);

@@ -147,7 +147,10 @@ static step_options step_options_of(const bench_args *a) {
   bool recomputes = a->m.offload_policy && !strcmp(a->m.offload_policy, "full_recompute");
   return (step_options){.optimizer = optimizer_of(a),
                         .clip = 1,
-                        .compile = {.remat = a->remat || recomputes, .serial = a->serial},
+                        .compile = {.remat = a->remat || recomputes,
+                                    .serial = a->serial,
+                                    .host_update = a->host_update ? HP_HOST_UPDATE_ALWAYS
+                                                                  : HP_HOST_UPDATE_AUTO},
                         .remat_auto = a->m.memory_limit && !a->keep,
                         .limited = a->m.memory_limit,
                         .interleave = a->interleave};

@@ -4,61 +4,28 @@
 #include "base/milestone.h"
 #include "compile/free_early.h"
 #include "compile/lower.h"
-#include "compile/offload_fit.h"
+#include "compile/offload_find.h"
 #include "compile/offload_policy.h"
-#include "compile/offload_reserve.h"
-#include "compile/offload_stage.h"
 #include "compile/place_updates.h"
-#include "compile/prog_schedule.h"
 #include "compile/slice_updates.h"
+#include "compile/stage_state.h"
 #include "compile/state_class.h"
 #include "compile/streams.h"
 #include "ir/print.h"
 #include "ops/ops.h"
 #include "prog/tier_check.h"
 #include "shard/dispatch.h"
-#include "sim/predict.h"
 
 #include <string.h>
 
-enum {
-#define STAGE(group, name, reads, writes, doc) ROW_##name,
-#define PASS(name, doc)                        ROW_pass_##name,
-#include "compile/stages.def"
-#undef STAGE
-#undef PASS
-  STAGES
-};
-
 /* The pieces and rows of a step; arrays by piece. */
-typedef struct {
+struct step_link {
   compilation *const *piece;
   size_t pieces;
   const link_rows *rows;
   const program **lowered;
   const hp_graph **graph;
   uint32_t *kernel0;
-} step_link;
-
-/* The data that stages read and write. */
-struct stage_state {
-  compilation *c;
-  const target *t;
-  const shard_plan *layouts;
-  hp_graph *graph;      /* of a device, from the first pass to `lower`; NULL: still c->local */
-  program *p;           /* from `lower` on */
-  str notes;            /* of passes */
-  uint64_t *workspace;  /* by kernel */
-  void *kernels;        /* of the target */
-  schedule_options how; /* of the order that is tried */
-  schedule_kind kind;
-  offload_options offload;
-  uint8_t mode[HP_MEMORY_CLASSES]; /* offload.mode, by the policy's level */
-  offload_summary offloaded;
-  bool fits;
-  bool goes_on; /* to another level of the policy, if it does not fit */
-  const step_link *link;
-  str text[STAGES]; /* of the stages of group ORDER, by row, if they are dumped */
 };
 
 #define STAGE(group, name, reads, writes, doc) static hp_status stage_##name(stage_state *s);
@@ -122,7 +89,7 @@ static hp_status run_pass(stage_state *s, const stage_row *row) {
   return HP_OK;
 }
 
-static hp_status run_group(stage_state *s, stage_group group) {
+hp_status stages_run(stage_state *s, stage_group group) {
   for (int i = 0; stage_table[i].name; i++) {
     const stage_row *row = &stage_table[i];
     if (row->group != group) continue;
@@ -188,7 +155,7 @@ hp_status compile_begin(const hp_graph *g, const shard_plan *layouts, const hp_c
   const char *piece = out->options->dump_name;
   if (piece && strchr(piece, '/'))
     HP_FAIL(HP_ERR_ARG, "dump_name \"%s\": expected a part of a file name, without /", piece);
-  return run_group(&(stage_state){.c = out, .layouts = layouts}, STAGE_SHARD);
+  return stages_run(&(stage_state){.c = out, .layouts = layouts}, STAGE_SHARD);
 }
 
 void compile_end(compilation *c) {
@@ -218,7 +185,7 @@ static hp_status stage_classify(stage_state *s) {
 hp_status compile_lower(compilation *c, const target *t) {
   if (c->lowered) return HP_OK;
   stage_state s = {.c = c, .t = t};
-  hp_status st = run_group(&s, STAGE_LOWER);
+  hp_status st = stages_run(&s, STAGE_LOWER);
   graph_free(s.graph);
   str_free(&s.notes);
   if (st) program_free(s.p);
@@ -255,7 +222,7 @@ hp_status compile_link(compilation *const *piece, size_t pieces, const link_rows
                  .kernel0 = mem_calloc(pieces, sizeof *l.kernel0)};
   *out = (compilation){.options = o ? o : &usual};
   hp_status st = l.lowered && l.graph && l.kernel0 ? HP_OK : HP_ERR_OOM;
-  if (!st) st = run_group(&(stage_state){.c = out, .link = &l}, STAGE_LINK);
+  if (!st) st = stages_run(&(stage_state){.c = out, .link = &l}, STAGE_LINK);
   mem_free(l.lowered);
   mem_free(l.graph);
   mem_free(l.kernel0);
@@ -292,26 +259,6 @@ static hp_status stage_schedule(stage_state *s) {
   return schedule_program(s->p, s->kind, &s->how, &s->fits);
 }
 
-static offload_options offload_options_of(const stage_state *s) {
-  return (offload_options){.cluster = s->t->cluster,
-                           .mesh = s->t->mesh,
-                           .workspace = s->workspace,
-                           .mode = s->t->offload ? s->mode : NULL,
-                           .policy = s->t->offload_policy,
-                           .kept = s->t->offloads,
-                           .home = s->t->home,
-                           .rule = s->t->rule,
-                           .context = s->t->context};
-}
-
-/* May a tensor leave where the limit asks for it? */
-static bool may_offload(const stage_state *s) {
-  offload_options o = offload_options_of(s);
-  for (size_t b = 0; s->t->offload && b < s->p->buffers.len; b++)
-    if (offload_mode_of(s->p, &o, &s->p->buffers.at[b]) == HP_OFFLOAD_AUTO) return true;
-  return false;
-}
-
 /* Steps of the search for offsets: with offloading, to offload more is better than a long search;
  * without a limit, only the last few bytes are at stake. */
 enum { OFFLOAD_EFFORT = 16000000, UNLIMITED_EFFORT = 4000000 };
@@ -321,7 +268,7 @@ static hp_status stage_place(stage_state *s) {
   memory_options o = {.limit = s->how.cap[TIER_DEVICE], .kept = s->t->offsets};
   if (s->kind == SCHEDULE_OFFLOAD) o.limit = s->offload.room, o.tight = true;
   if (!s->t->limit[TIER_DEVICE] && o.limit) o.effort = UNLIMITED_EFFORT;
-  else if (s->t->limit[TIER_DEVICE] && may_offload(s)) o.effort = OFFLOAD_EFFORT, o.must_fit = true;
+  else if (s->t->limit[TIER_DEVICE] && offload_may(s)) o.effort = OFFLOAD_EFFORT, o.must_fit = true;
   HP_TRY(plan_memory(s->p, s->workspace, &o));
   return HP_OK;
 }
@@ -341,11 +288,6 @@ static const struct {
               {SCHEDULE_MINIMUM, false,
                "the one that needs least memory, without overlapped communication"}};
 enum { SERIAL_ORDER = 2, ORDERS = sizeof orders / sizeof *orders };
-
-/* Saturating. */
-static uint64_t add_bytes(uint64_t a, uint64_t b) {
-  return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
 
 /* Bytes besides work memory: named tensors, and those of later programs. */
 static uint64_t reserved_bytes(const stage_state *s) {
@@ -414,7 +356,7 @@ static hp_status try_order(stage_state *s, attempts *a, int order, program **p) 
   HP_TRY(program_copy(s->p, p));
   program *in_order_of_graph = s->p;
   s->p = *p;
-  hp_status st = run_group(s, STAGE_ORDER);
+  hp_status st = stages_run(s, STAGE_ORDER);
   s->p = in_order_of_graph;
   HP_TRY(st);
   (*p)->order = a->tried++ ? orders[order].note : NULL;
@@ -465,229 +407,6 @@ static hp_status limit_to_pieces(stage_state *s) {
   return HP_OK;
 }
 
-/* --- offloading ---------------------------------------------------------------------------------
- */
-
-/* Are there tensors that must be on another tier, whatever the limit? */
-static bool must_offload(const stage_state *s) {
-  offload_options o = offload_options_of(s);
-  for (size_t b = 0; s->t->offload && b < s->p->buffers.len; b++) {
-    const prog_buffer *f = &s->p->buffers.at[b];
-    if (f->root != b || f->flags & BUFFER_WORKSPACE || f->tier != TIER_DEVICE) continue;
-    if (offload_mode_of(s->p, &o, f) > HP_OFFLOAD_AUTO) return true;
-    if (f->place == PLACE_STATE && s->t->home(s->t->context, program_str(s->p, f->name)) > 0)
-      return true;
-  }
-  return false;
-}
-
-/* Bytes of the device that named tensors take which do not leave it. */
-static uint64_t kept_bytes(const stage_state *s) {
-  uint64_t bytes = s->t->locked_bytes(s->t->context);
-  offload_options o = offload_options_of(s);
-  for (size_t b = 0; b < s->p->buffers.len; b++) {
-    const prog_buffer *f = &s->p->buffers.at[b];
-    if (f->root != b || f->place != PLACE_STATE || f->tier != TIER_DEVICE) continue;
-    if (offload_mode_of(s->p, &o, f) != HP_OFFLOAD_NONE) continue;
-    if (s->t->home(s->t->context, program_str(s->p, f->name)) < 0)
-      bytes = add_bytes(bytes, (f->bytes + 255) & ~(uint64_t)255);
-  }
-  return bytes;
-}
-
-/* A refusal that names what would be enough, and for what. */
-static hp_status too_small_to_offload(const stage_state *s, uint64_t kept, uint64_t work,
-                                      uint32_t at) {
-  const prog_inst *n = program_inst(s->p, at);
-  const char *place = program_str(s->p, n->loc);
-  HP_FAIL(HP_ERR_OOM,
-          "memory limit %llu bytes is too small, also with offloading: %s%s%s%s needs %llu bytes "
-          "for its operands, results and workspace, besides %llu that stay on the device; set "
-          "memory_limit to %llu bytes or more",
-          (unsigned long long)s->t->limit[TIER_DEVICE], op_table[n->op].name, *place ? " \"" : "",
-          place, *place ? "\"" : "", (unsigned long long)work, (unsigned long long)kept,
-          (unsigned long long)add_bytes(kept, work));
-}
-
-/* Programs that are tried, and the one that is kept, with the texts of its stages. */
-typedef struct {
-  stage_state *s;
-  program *present, *kept;
-  uint64_t floor;
-  double bound_s; /* of the first one: of the limit itself, not of a lower cap */
-  str text[STAGES];
-} fitted;
-
-/* By fragmentation the program may need more than its cap. */
-static hp_status make_fitted(void *context, const offload_attempt *a, uint64_t *bytes,
-                             double *time_s) {
-  fitted *f = context;
-  stage_state *s = f->s;
-  bool first = !f->present && !f->kept;
-  double exposed_s;
-  program_free(f->present);
-  f->present = NULL;
-  s->kind = SCHEDULE_OFFLOAD;
-  s->fits = true;
-  s->offload.cap = a->cap;
-  s->offload.reserve = a->reserve;
-  s->offload.least = a->least;
-  s->how.cap[TIER_DEVICE] = a->cap;
-  HP_TRY(program_copy(s->p, &f->present));
-  program *in_order_of_graph = s->p;
-  s->p = f->present;
-  hp_status st = run_group(s, STAGE_ORDER);
-  s->p = in_order_of_graph;
-  f->present->order = "computations one after the other, and copies to slower memory overlapped";
-  s->offload.reserve = NULL;
-  s->offload.least = false;
-  HP_TRY(st);
-  if (first) f->bound_s = s->offloaded.bound_s;
-  *bytes = f->present->arena[TIER_DEVICE];
-  return predict_totals(s->t->cluster, s->t->mesh, f->present, time_s, &exposed_s);
-}
-
-static hp_status withhold(void *context, uint64_t *reserve, bool *more) {
-  fitted *f = context;
-  uint64_t room = f->s->offload.room;
-  return offload_reserve_add(f->present, room, room - f->floor, f->s->p->insts.len, reserve, more);
-}
-
-static void swap_texts(fitted *f) {
-  str text[STAGES];
-  memcpy(text, f->text, sizeof text);
-  memcpy(f->text, f->s->text, sizeof text);
-  memcpy(f->s->text, text, sizeof text);
-}
-
-static void keep_fitted(void *context) {
-  fitted *f = context;
-  swap_texts(f);
-  program_free(f->kept);
-  f->kept = f->present;
-  f->present = NULL;
-}
-
-/* The program within `room` bytes of work memory of the device.  *least: its bytes or, if none
- * fits, those that are enough, whatever the limit; *out is then one that does not. */
-static hp_status lower_cap(stage_state *s, uint64_t room, uint64_t floor, program **out,
-                           uint64_t *least) {
-  fitted f = {.s = s, .floor = floor};
-  offload_maker m = {.room = room,
-                     .floor = floor,
-                     .steps = s->p->insts.len,
-                     .context = &f,
-                     .make = make_fitted,
-                     .withhold = withhold,
-                     .keep = keep_fitted};
-  bool kept;
-  s->offload.room = room;
-  hp_status st = offload_fit(&m, &kept, least);
-  if (kept) swap_texts(&f);
-  program_free(*out);
-  *out = kept ? f.kept : f.present;
-  program_free(kept ? f.present : f.kept);
-  s->fits = true;
-  if (!st && kept) *least = (*out)->arena[TIER_DEVICE];
-  if (!st) (*out)->bound_s = f.bound_s;
-  for (int i = 0; i < STAGES; i++) str_free(&f.text[i]);
-  return st;
-}
-
-/* A plan under more room may need more than one under less.  What is named as the least, from
- * *least on, is enough, and one byte less is not, as `refused` bytes are not. */
-static hp_status confirm_least(stage_state *s, uint64_t refused, uint64_t floor, program **out,
-                               uint64_t *least) {
-  enum { ROUNDS = 4 };
-  uint64_t bytes, room;
-  for (int round = 0; round < ROUNDS; round++) { /* upwards, until it is enough */
-    HP_TRY(lower_cap(s, *least, floor, out, &bytes));
-    if (bytes <= *least) break;
-    *least = bytes;
-  }
-  for (int round = 0; round<ROUNDS && * least> floor && *least - 1 > refused; round++) {
-    uint64_t less = *least - 1;
-    HP_TRY(lower_cap(s, less, floor, out, &bytes));
-    if (bytes > less) break;
-    *least = less;
-    if (bytes == less) continue;
-    HP_TRY(lower_cap(s, bytes, floor, out, &room));
-    if (room <= bytes) *least = bytes;
-  }
-  return HP_OK;
-}
-
-/* --- slower tiers -------------------------------------------------------------------------------
- */
-
-/* Bytes that the program needs of a slower tier: named tensors and work memory. */
-static uint64_t tier_bytes(const stage_state *s, const program *p, int tier) {
-  return add_bytes(s->t->resident_bytes(s->t->context, p, tier), p->arena[tier]);
-}
-
-static uint64_t excess_bytes(const stage_state *s, const program *p, int tier) {
-  uint64_t limit = s->t->limit[tier], bytes = limit ? tier_bytes(s, p, tier) : 0;
-  return bytes > limit ? bytes - limit : 0;
-}
-
-/* A refusal with the limits as they were given: of all devices of a machine. */
-static hp_status tier_too_small(const stage_state *s, const program *p, int tier) {
-  static const char *const key[TIER_COUNT] = {"memory_limit", "host_limit", "flash_limit"};
-  bool flash = s->t->limit[TIER_FLASH] > 0;
-  uint64_t all = s->t->sharers > 1 ? (uint64_t)s->t->sharers : 1;
-  uint64_t needed = tier_bytes(s, p, tier), round = all * 4096; /* of the parts of flash */
-  uint64_t least = (needed * all + round - 1) / round * round;
-  const char *other = tier == TIER_FLASH ? "" : ", or give folders of disks (flash, flash_limit)";
-  if (tier == TIER_HOST && flash) other = "; the rest is on flash already";
-  HP_FAIL(HP_ERR_OOM,
-          "%s %llu bytes%s is too small: what does not stay on %s takes %llu bytes of tier %s "
-          "(named tensors %llu, work memory %llu); set %s to %llu bytes or more%s",
-          key[tier], (unsigned long long)(s->t->limit[tier] * all),
-          all > 1 ? " of all devices" : "", all > 1 ? "each device" : "the device",
-          (unsigned long long)needed, tier_name(tier),
-          (unsigned long long)(needed - p->arena[tier]), (unsigned long long)p->arena[tier],
-          key[tier], (unsigned long long)least, other);
-}
-
-/* The program within the limits of slower tiers, too: as much goes to flash as the host has no room
- * for.  Work values leave to the host or not as the plan has it, so that the bytes are found by
- * plans; each sends away more than the one before. */
-static hp_status fit_tiers(stage_state *s, uint64_t room, uint64_t floor, program **out,
-                           uint64_t *least) {
-  enum { ROUNDS = 8 };
-  s->offload.to_flash = 0;
-  for (int round = 0;; round++) {
-    HP_TRY(lower_cap(s, room, floor, out, least));
-    if (*least > room) return HP_OK;
-    uint64_t excess = excess_bytes(s, *out, TIER_HOST);
-    int tier = excess ? TIER_HOST : TIER_FLASH;
-    if (!excess && !excess_bytes(s, *out, TIER_FLASH)) return HP_OK;
-    s->fits = false;
-    bool all = s->offload.to_flash == UINT64_MAX;
-    if (!excess || !s->t->limit[TIER_FLASH] || all) return tier_too_small(s, *out, tier);
-    uint64_t more = excess > UINT64_MAX >> ROUNDS ? UINT64_MAX : excess << round;
-    s->offload.to_flash = round < ROUNDS ? add_bytes(s->offload.to_flash, more) : UINT64_MAX;
-  }
-}
-
-/* The program under the limit with what is not in use on other tiers. */
-static hp_status find_offload(stage_state *s, program **out) {
-  uint64_t kept = kept_bytes(s), limit = s->t->limit[TIER_DEVICE], floor, least;
-  uint32_t at;
-  s->offload = offload_options_of(s);
-  HP_TRY(offload_least(s->p, &s->offload, &floor, &at));
-  uint64_t room = !limit ? UINT64_C(1) << 58 : limit > kept ? limit - kept : 0;
-  least = floor; /* less is refused without a plan */
-  if (room >= floor) HP_TRY(fit_tiers(s, room, floor, out, &least));
-  if (least <= room) return HP_OK;
-  s->fits = false;
-  if (s->goes_on) return too_small_to_offload(s, kept, least, at);
-  HP_TRY(confirm_least(s, room, floor, out, &least));
-  s->fits = false;
-  (*out)->arena[TIER_DEVICE] = least;
-  return too_small_to_offload(s, kept, least, at);
-}
-
 /* --- all orders ---------------------------------------------------------------------------------
  */
 
@@ -696,7 +415,7 @@ static hp_status find_offload(stage_state *s, program **out) {
 static hp_status find_order(stage_state *s) {
   attempts a = {.least = UINT64_MAX};
   program *last = NULL;
-  bool offloads = must_offload(s);
+  bool offloads = offload_must(s);
   hp_status st = HP_OK;
   find_limits(s, a.limit);
   if (!a.limit[TIER_DEVICE] && copies_between_tiers(s->p)) st = limit_to_serial(s, &a);
@@ -707,8 +426,8 @@ static hp_status find_order(stage_state *s) {
     last = NULL;
     st = try_order(s, &a, order, &last);
   }
-  offloads |= !st && !s->fits && may_offload(s);
-  if (!st && offloads) st = find_offload(s, &last);
+  offloads |= !st && !s->fits && offload_may(s);
+  if (!st && offloads) st = offload_find(s, &last);
   if (last) {
     program_free(s->p);
     s->p = last;
@@ -755,7 +474,7 @@ hp_status compile_for(compilation *c, const target *t, compiled *out) {
                            .mesh = t->mesh,
                            .prefetch = c->options->prefetch}};
   hp_status st = program_copy(c->lowered, &s.p);
-  if (!st) st = run_group(&s, STAGE_PLACE);
+  if (!st) st = stages_run(&s, STAGE_PLACE);
   s.how.workspace = s.workspace;
   if (!st) st = find_level(&s);
   if (!st) st = tier_check(s.p);

@@ -12,7 +12,7 @@
 
 typedef enum { STAGE_SHARD, STAGE_LOWER, STAGE_LINK, STAGE_PLACE, STAGE_ORDER } stage_group;
 
-typedef struct stage_state stage_state; /* of compile.c */
+typedef struct stage_state stage_state; /* compile/stage_state.h */
 typedef struct {
   const char *name, *reads, *writes, *doc;
   stage_group group;

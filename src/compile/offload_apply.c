@@ -1,6 +1,7 @@
 #include "compile/offload_apply.h"
 
 #include "compile/fetch_bound.h"
+#include "compile/host_update.h"
 #include "compile/streams.h"
 
 #include <string.h>
@@ -17,14 +18,15 @@ typedef struct {
   VEC(prog_inst) inst;
   VEC(uint32_t) args;
   VEC(list_edge) edges;
-  fetch_edges fetches;             /* of steps, in the order of those that wait */
-  size_t fetched;                  /* edges that are emitted */
-  current_buffer *current;         /* by old buffer; buffer = PROG_NONE: none yet */
-  bool *used;                      /* by old buffer: the program's own buffer is that of a stay */
-  uint32_t *store;                 /* by item: the buffer on its tier, PROG_NONE: none yet */
-  uint32_t *next;                  /* by item: touches that are behind */
-  uint32_t *stay_of;               /* by copy */
-  uint32_t *step_at;               /* by step: its place in inst */
+  fetch_edges fetches;     /* of steps, in the order of those that wait */
+  size_t fetched;          /* edges that are emitted */
+  current_buffer *current; /* by old buffer; buffer = PROG_NONE: none yet */
+  bool *used;              /* by old buffer: the program's own buffer is that of a stay */
+  uint32_t *store;         /* by item: the buffer on its tier, PROG_NONE: none yet */
+  uint32_t *next;          /* by item: touches that are behind */
+  uint32_t *stay_of;       /* by copy */
+  uint32_t *step_at;       /* by step: its place in inst, of one of the host that of the step
+                              before it; PROG_NONE: there is none */
   uint32_t *out_at[OFFLOAD_TIERS]; /* by number of the offload on its tier: place in inst */
   uint32_t outs[OFFLOAD_TIERS];    /* emitted */
   uint32_t *held;                  /* by item: 1 + the place of its last offload in this stay */
@@ -83,6 +85,16 @@ static uint32_t find_whole(applying *a, uint32_t whole, uint32_t stay) {
   return c->buffer;
 }
 
+/* What the old view is of its memory, which is now buffer `in`. */
+static uint32_t add_view(applying *a, uint32_t old, uint32_t in) {
+  prog_buffer b = a->p->buffers.at[in], view = a->p->buffers.at[old];
+  b.type = view.type;
+  b.bytes = view.bytes;
+  b.at = view.at - a->p->buffers.at[a->x->whole[old]].at;
+  b.root = in;
+  return add_buffer(a, b, false);
+}
+
 /* What an argument of the old program is now. */
 static uint32_t find_buffer(applying *a, uint32_t old, uint32_t stay) {
   uint32_t whole = a->x->whole[old];
@@ -90,13 +102,8 @@ static uint32_t find_buffer(applying *a, uint32_t old, uint32_t stay) {
   if (c->buffer != PROG_NONE && c->stay == stay) return c->buffer;
   uint32_t in = find_whole(a, whole, stay);
   if (old == whole || in == PROG_NONE) return in;
-  prog_buffer b = a->p->buffers.at[in], view = a->p->buffers.at[old];
-  b.type = view.type;
-  b.bytes = view.bytes;
-  b.at = view.at - a->p->buffers.at[whole].at;
-  b.root = in;
   c->stay = stay;
-  c->buffer = add_buffer(a, b, false);
+  c->buffer = add_view(a, old, in);
   return c->buffer;
 }
 
@@ -174,6 +181,11 @@ static hp_status pass_touches(applying *a, uint32_t i, uint32_t at) {
 }
 
 static hp_status emit_step(applying *a, uint32_t i) {
+  if (a->x->on_host && a->x->on_host[i] != HOST_NONE) {
+    a->step_at[i] = i ? a->step_at[i - 1] : PROG_NONE;
+    a->steps++;
+    return HP_OK;
+  }
   prog_inst n = *program_inst(a->p, i);
   uint32_t arg[510], at = (uint32_t)a->inst.len;
   for (int k = 0; k < n.n_in + n.n_out; k++) {
@@ -190,6 +202,30 @@ static hp_status emit_step(applying *a, uint32_t i) {
     if (a->plan->after[i][t]) HP_TRY(add_edge(a, a->out_at[t][a->plan->after[i][t] - 1], at));
   a->steps++;
   return pass_touches(a, i, at);
+}
+
+/* What an argument of an instruction of the host is there. */
+static uint32_t find_on_host(applying *a, uint32_t old) {
+  uint32_t whole = a->x->whole[old], item = a->x->item_of[whole];
+  if (a->p->buffers.at[old].place == PLACE_STATE || item == PROG_NONE) return old;
+  uint32_t store = find_store(a, item, whole);
+  if (old == whole || store == PROG_NONE) return store;
+  uint32_t view = add_view(a, old, store);
+  if (view != PROG_NONE) a->p->buffers.at[view].flags = 0; /* its root is the input */
+  return view;
+}
+
+/* The work of the host before all else, or behind it. */
+static hp_status emit_host(applying *a, size_t from, size_t to) {
+  for (size_t h = from; h < to; h++) {
+    prog_inst n = *program_inst(a->p, a->x->host_inst[h]);
+    uint32_t arg[510];
+    for (int k = 0; k < n.n_in + n.n_out; k++)
+      arg[k] = find_on_host(a, program_args(a->p, program_inst(a->p, a->x->host_inst[h]))[k]);
+    n.stream = STREAM_HOST;
+    HP_TRY(emit(a, n, arg));
+  }
+  return HP_OK;
 }
 
 /* The place in the model of a copy: that of the touch before an offload, or after a fetch. */
@@ -219,7 +255,8 @@ static hp_status emit_copy(applying *a, size_t k) {
   n.flops = 0;
   n.bytes = (double)a->p->buffers.at[whole].bytes;
   HP_TRY(emit(a, n, (uint32_t[]){c->in ? there : here, c->in ? here : there}));
-  if (c->after_step) HP_TRY(add_edge(a, a->step_at[c->after_step - 1], at));
+  if (c->after_step && a->step_at[c->after_step - 1] != PROG_NONE)
+    HP_TRY(add_edge(a, a->step_at[c->after_step - 1], at));
   for (int t = 0; c->in && t < OFFLOAD_TIERS; t++)
     if (c->after[t]) HP_TRY(add_edge(a, a->out_at[t][c->after[t] - 1], at));
   if (c->in) a->held[c->item] = 0;
@@ -245,6 +282,7 @@ static bool is_ready(const applying *a, const offload_copy *c) {
 static hp_status emit_all(applying *a) {
   const offload_plan *plan = a->plan;
   size_t k = 0;
+  HP_TRY(emit_host(a, 0, a->x->problem.before));
   for (uint32_t i = 0; i < a->x->problem.n; i++) {
     while (k < plan->copies && plan->copy[k].after_step <= i &&
            (plan->copy[k].start_s < plan->start_s[i] || plan->copy[k].end_s <= plan->start_s[i])) {
@@ -254,7 +292,7 @@ static hp_status emit_all(applying *a) {
     HP_TRY(emit_step(a, i));
   }
   for (; k < plan->copies; k++) HP_TRY(emit_copy(a, k));
-  return HP_OK;
+  return emit_host(a, a->x->problem.before, a->x->problem.hosts);
 }
 
 /* The stay that each copy belongs to: a fetch begins one. */

@@ -1,5 +1,6 @@
 #include "compile/offload_items.h"
 
+#include "compile/host_update.h"
 #include "compile/inplace.h"
 #include "compile/offload_policy.h"
 #include "hyperparallel.h"
@@ -20,16 +21,26 @@ typedef struct {
 
 static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].root; }
 
+/* Its step takes no time and no memory of the device, and touches nothing there. */
+static bool is_of_host(const offload_items *x, uint32_t i) {
+  return x->on_host && x->on_host[i] != HOST_NONE;
+}
+
 static void find_spans(const offload_items *x, span *s) {
   const program *p = x->p;
   for (size_t b = 0; b < p->buffers.len; b++) s->first[b] = s->last[b] = PROG_NONE;
   for (uint32_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
-    for (int k = 0; k < n->n_in + n->n_out; k++) {
+    for (int k = 0; k < n->n_in + n->n_out && !is_of_host(x, i); k++) {
       uint32_t b = x->whole[program_args(p, n)[k]];
       if (s->first[b] == PROG_NONE) s->first[b] = i;
       s->last[b] = i;
     }
+  }
+  for (uint32_t i = 0; i < p->insts.len; i++) { /* nothing overwrites what the host reads later */
+    const prog_inst *n = program_inst(p, i);
+    for (int k = 0; k < n->n_in && is_of_host(x, i); k++)
+      s->last[x->whole[program_args(p, n)[k]]] = i;
   }
 }
 
@@ -180,7 +191,8 @@ static hp_status find_items(offload_items *x, const offload_options *o) {
   if (made) {
     find_spans(x, &s);
     number_items(x, o, &s);
-    for (uint32_t i = 0; i < x->p->insts.len; i++) join_results(x, &s, i);
+    for (uint32_t i = 0; i < x->p->insts.len; i++)
+      if (!is_of_host(x, i)) join_results(x, &s, i);
     drop_joined(x, number);
   }
   mem_free(s.first);
@@ -225,7 +237,7 @@ static hp_status find_touches(offload_items *x) {
   HP_TRY_MEM(count);
   for (uint32_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
-    for (int k = 0; k < n->n_in + n->n_out; k++) {
+    for (int k = 0; k < n->n_in + n->n_out && !is_of_host(x, i); k++) {
       uint32_t it = x->item_of[x->whole[program_args(p, n)[k]]];
       if (it != PROG_NONE) count[it]++;
     }
@@ -239,7 +251,8 @@ static hp_status find_touches(offload_items *x) {
   for (uint32_t k = 0; k < at; k++) x->after[k] = PROG_NONE;
   for (uint32_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
-    for (int k = 0; k < n->n_in + n->n_out; k++) touch(x, i, program_args(p, n)[k], k >= n->n_in);
+    for (int k = 0; k < n->n_in + n->n_out && !is_of_host(x, i); k++)
+      touch(x, i, program_args(p, n)[k], k >= n->n_in);
   }
   x->problem.touches = at;
   return HP_OK;
@@ -263,6 +276,87 @@ static void pack_touches(offload_items *x) {
     used += item->touches;
   }
   x->problem.touches = used;
+}
+
+/* --- work of the host ---------------------------------------------------------------------------
+ */
+
+typedef struct {
+  const offload_options *o;
+  const program *p;
+} host_rules;
+
+static bool may_be_on_host(const void *context, const prog_buffer *f) {
+  const host_rules *r = context;
+  int home = r->o->home(r->o->context, program_str(r->p, f->name));
+  int mode = offload_mode_of(r->p, r->o, f);
+  return home < 0 ? mode == HP_OFFLOAD_AUTO || mode == HP_OFFLOAD_HOST : home == TIER_HOST;
+}
+
+/* Where the host has no room, its tensors are on flash, which kernels do not reach. */
+static hp_status find_on_host(offload_items *x, const offload_options *o) {
+  host_rules r = {o, x->p};
+  if (!o->host || o->to_flash) return HP_OK;
+  x->on_host = mem_calloc(x->p->insts.len, 1);
+  HP_TRY_MEM(x->on_host);
+  return host_update_find(x->p, may_be_on_host, &r, x->on_host);
+}
+
+static bool is_written(const offload_items *x, uint32_t it) {
+  for (uint32_t k = 0; k < x->item[it].touches; k++)
+    if (x->touch[x->item[it].touch0 + k].access & OFFLOAD_WRITE) return true;
+  return false;
+}
+
+/* What instruction i of the host means for an item that it reads or writes: the device keeps no
+ * content of its own until the next run, and brings here what it writes. */
+static void share_item(offload_items *x, uint32_t i, uint32_t it, bool writes) {
+  offload_problem *q = &x->problem;
+  offload_item *item = &x->item[it];
+  bool before = x->on_host[i] == HOST_BEFORE;
+  if (writes) {
+    item->flags &= (uint8_t)~OFFLOAD_CARRIES;
+    if (before) item->from_host = (uint32_t)q->hosts + 1;
+  } else if (is_written(x, it)) {
+    item->flags = (uint8_t)((item->flags & ~OFFLOAD_CARRIES) | OFFLOAD_RETURNS);
+    item->tier = 0;
+    if (!before) x->need[q->needs++] = it;
+  }
+}
+
+static void add_host_work(offload_items *x, const offload_options *o, uint32_t i) {
+  const program *p = x->p;
+  prog_inst n = *program_inst(p, i);
+  offload_problem *q = &x->problem;
+  offload_host_work *h = &x->host[q->hosts];
+  n.stream = STREAM_HOST;
+  *h = (offload_host_work){cost_inst(o->cluster, o->mesh, p, &n), (uint32_t)q->needs, 0};
+  for (int k = 0; k < n.n_in + n.n_out; k++) {
+    uint32_t b = program_args(p, &n)[k], it = x->item_of[x->whole[b]];
+    if (it != PROG_NONE) share_item(x, i, it, k >= n.n_in);
+    else x->away[root_of(p, b)] = TIER_HOST;
+  }
+  h->needs = (uint32_t)q->needs - h->need0;
+  x->host_inst[q->hosts++] = i;
+}
+
+static hp_status find_host_work(offload_items *x, const offload_options *o) {
+  size_t n = x->p->insts.len, args = 0;
+  if (!x->on_host) return HP_OK;
+  for (uint32_t i = 0; i < n; i++)
+    if (is_of_host(x, i)) args += program_inst(x->p, i)->n_in;
+  x->host = mem_calloc(n, sizeof *x->host);
+  x->host_inst = mem_calloc(n, sizeof *x->host_inst);
+  x->need = mem_calloc(args, sizeof *x->need);
+  HP_TRY_MEM(x->host && x->host_inst && x->need);
+  for (uint8_t when = HOST_BEFORE; when <= HOST_AFTER; when++) {
+    for (uint32_t i = 0; i < n; i++)
+      if (x->on_host[i] == when) add_host_work(x, o, i);
+    if (when == HOST_BEFORE) x->problem.before = x->problem.hosts;
+  }
+  x->problem.host = x->host;
+  x->problem.need = x->need;
+  return HP_OK;
 }
 
 /* --- what goes to flash -------------------------------------------------------------------------
@@ -389,11 +483,14 @@ hp_status offload_items_make(const program *p, const offload_options *o, offload
   out->duration = mem_calloc(n, sizeof *out->duration);
   out->workspace = mem_calloc(n, sizeof *out->workspace);
   HP_TRY_MEM(out->duration && out->workspace);
+  HP_TRY(find_on_host(out, o));
   HP_TRY(find_items(out, o));
   HP_TRY(find_touches(out));
   pack_touches(out);
+  HP_TRY(find_host_work(out, o));
   HP_TRY(find_from(out, o));
-  for (size_t i = 0; i < n; i++) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (is_of_host(out, i)) continue;
     out->duration[i] = cost_inst(o->cluster, o->mesh, p, program_inst(p, i));
     out->workspace[i] = padded(o->workspace[program_inst(p, i)->kernel]);
     if (o->reserve) out->workspace[i] += o->reserve[i];
@@ -422,6 +519,10 @@ void offload_items_free(offload_items *x) {
   mem_free(x->whole);
   mem_free(x->item_of);
   mem_free(x->away);
+  mem_free(x->on_host);
+  mem_free(x->host_inst);
+  mem_free(x->host);
+  mem_free(x->need);
   mem_free(x->state);
   mem_free(x->choice);
   mem_free(x->from);

@@ -24,6 +24,10 @@ typedef struct {
   uint32_t *state;     /* by item: the named tensor or its slice, or PROG_NONE */
   uint8_t *choice;     /* by item: may it be on either tier? */
   uint32_t *from;      /* by touch: offload_problem.from, NULL without a policy */
+  uint8_t *on_host;    /* by instruction: HOST_* of compile/host_update.h; NULL: all are NONE */
+  uint32_t *host_inst; /* by work of the host: its instruction */
+  offload_host_work *host;
+  uint32_t *need;
   uint32_t *before, *after; /* by touch: the buffer (`whole`) that holds the content before it,
                                 and then */
 } offload_items;

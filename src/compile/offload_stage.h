@@ -20,6 +20,7 @@ typedef struct {
   uint64_t cap, room; /* bytes of work memory of the device: for the plan, and that there are */
   int policy;         /* HP_PLAN_* */
   bool least;         /* nothing stays on the device between its uses */
+  bool host;          /* updates run on the host where they can (compile/host_update.h) */
   const uint64_t *reserve; /* by instruction: bytes that stay free while it runs; NULL: none */
   const uint8_t *mode;     /* by mem_class: HP_OFFLOAD_*; NONE: such a tensor stays on the device */
   offload_kept *kept;      /* plans so far; NULL: none */

@@ -166,13 +166,16 @@ static bool is_copy(const prog_inst *n) {
   return n->op == OP_COPY || op_flags((op_id)n->op) & OPF_MOVE;
 }
 
+/* A loop by the host's processors. */
+static bool is_on_host(const prog_inst *n) { return n->stream == STREAM_HOST && n->op == OP_FUSED; }
+
 static hp_status check_operands(const checker *c, uint32_t i) {
   const prog_inst *n = program_inst(c->p, i);
   for (int k = 0; k < n->n_in + n->n_out; k++) {
     const prog_buffer *f = program_arg(c->p, n, k);
     if (f->flags & BUFFER_WORKSPACE)
       return refuse(c, line_of(c, i), "b%u is a workspace, and no operand or result", f->root);
-    if (f->tier != TIER_DEVICE && !is_copy(n))
+    if (f->tier != (is_on_host(n) ? TIER_HOST : TIER_DEVICE) && !is_copy(n))
       return refuse(c, line_of(c, i), "%s reaches into tier %s; only copies do",
                     op_table[n->op].name, tier_name(f->tier));
   }
@@ -209,7 +212,7 @@ static hp_status check_inst(checker *c, uint32_t i) {
             "%s:%u: %s is of a program of several devices; one read from text runs on one device: "
             "compile it for one (devices=1)",
             c->name, line_of(c, i), op_table[n->op].name);
-  if (n->stream != STREAM_COMPUTE && !is_copy(n))
+  if (n->stream != STREAM_COMPUTE && !is_on_host(n) && !is_copy(n))
     return refuse(c, line_of(c, i), "%s runs on stream compute, not on %s", op_table[n->op].name,
                   stream_name(n->stream));
   HP_TRY(check_operands(c, i));

@@ -17,11 +17,29 @@ static hp_status check_item(const offload_problem *p, uint32_t x) {
     HP_FAIL(HP_ERR_ARG, "item %u: touches %u from %u on, of %zu", x, it->touches, it->touch0,
             p->touches);
   if (it->tier >= OFFLOAD_TIERS) HP_FAIL(HP_ERR_ARG, "item %u: tier %u", x, it->tier);
+  if (it->from_host > p->before || (it->from_host && !(it->flags & OFFLOAD_STORED)))
+    HP_FAIL(HP_ERR_ARG, "item %u: from work %u of the host", x, it->from_host);
   for (uint32_t k = 0; k < it->touches; k++) {
     const offload_touch *t = &p->touch[it->touch0 + k];
     bool follows = !k || t[-1].step < t->step;
     if (t->step >= p->n || !follows || !t->access)
       HP_FAIL(HP_ERR_ARG, "item %u: touch %u at step %u", x, k, t->step);
+  }
+  return HP_OK;
+}
+
+static hp_status check_host(const offload_problem *p) {
+  if (p->before > p->hosts || p->hosts >= 1u << 30)
+    HP_FAIL(HP_ERR_ARG, "%zu of %zu work of the host is before", p->before, p->hosts);
+  for (size_t i = 0; i < p->hosts; i++) {
+    const offload_host_work *h = &p->host[i];
+    bool inside = h->need0 <= p->needs && h->needs <= p->needs - h->need0;
+    if (!inside || !(h->duration_s >= 0 && h->duration_s < 1e12))
+      HP_FAIL(HP_ERR_ARG, "work %zu of the host: %g s, needs %u from %u on, of %zu", i,
+              h->duration_s, h->needs, h->need0, p->needs);
+    for (uint32_t k = h->need0; k < h->need0 + h->needs; k++)
+      if (i < p->before || p->need[k] >= p->items || !(p->item[p->need[k]].flags & OFFLOAD_RETURNS))
+        HP_FAIL(HP_ERR_ARG, "work %zu of the host needs item %u", i, p->need[k]);
   }
   return HP_OK;
 }
@@ -40,6 +58,7 @@ static hp_status check_problem(const offload_problem *p) {
       HP_FAIL(HP_ERR_ARG, "step %zu: duration %g s", i, p->duration_s[i]);
     if (p->workspace && p->workspace[i] >> 60) HP_FAIL(HP_ERR_ARG, "step %zu: workspace", i);
   }
+  HP_TRY(check_host(p));
   for (int t = 0; t < OFFLOAD_TIERS; t++) {
     const offload_link *l = &p->link[t];
     if (!(l->in_bytes_s > 0 && l->out_bytes_s > 0 && l->latency_s >= 0))

@@ -7,6 +7,9 @@
  * each tier and direction, at the same time as steps.  An item that its tier already holds as it is
  * leaves without a copy.
  *
+ * The processors of the near tier may work, too, on what is there: at the beginning of the run, on
+ * what the run before has left, or behind its last step.
+ *
  * The plan is found by simulating the run with the whole future known: the item whose next touch is
  * furthest away leaves first (Belady's rule, with bytes and times), items are offloaded as soon as
  * they were last written, and fetched as late as the lane allows.  The simulation is repeated with
@@ -38,6 +41,8 @@ typedef struct {
   uint64_t bytes;
   uint32_t touch0, touches; /* problem->touch[touch0] .., by step; at least one, steps differ */
   uint8_t flags, tier;      /* tier < OFFLOAD_TIERS: where it goes */
+  uint32_t from_host;       /* of STORED: 1 + the host_work at whose end its tier holds it, one of
+                               those `before`; 0: when the run begins */
 } offload_item;
 
 typedef struct {
@@ -49,6 +54,12 @@ typedef struct {
 typedef struct {
   double in_bytes_s, out_bytes_s, latency_s; /* towards the device, and away from it */
 } offload_link;
+
+/* Work of the near tier's processors, which takes no time of the device. */
+typedef struct {
+  double duration_s;
+  uint32_t need0, needs; /* items problem->need[need0] .., RETURNS, whose last content it reads */
+} offload_host_work;
 
 typedef struct {
   size_t n;                  /* steps, < 2^30 */
@@ -63,6 +74,12 @@ typedef struct {
   const uint32_t *from;
   offload_link link[OFFLOAD_TIERS];
   uint64_t cap; /* bytes of the device */
+  /* One after the other: the first `before` from the beginning of the run, the others behind its
+   * last step, and behind the offloads of what they need. */
+  const offload_host_work *host;
+  size_t hosts, before;
+  const uint32_t *need;
+  size_t needs;
 } offload_problem;
 
 typedef struct {

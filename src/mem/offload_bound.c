@@ -91,6 +91,22 @@ static void add_windows(bound_work *w, uint32_t i) {
   }
 }
 
+/* The host's work behind the last step that makes what it needs, and all that follows it. */
+static double host_bound_s(const offload_problem *p, const double *end_s) {
+  double bound = 0, rest = 0;
+  for (size_t i = p->hosts; i-- > 0;) {
+    const offload_host_work *h = &p->host[i];
+    double ready = 0;
+    rest += h->duration_s;
+    for (uint32_t k = h->need0; k < h->need0 + h->needs; k++) {
+      const offload_item *it = &p->item[p->need[k]];
+      ready = fmax(ready, end_s[p->touch[it->touch0 + it->touches - 1].step + 1]);
+    }
+    bound = fmax(bound, ready + rest);
+  }
+  return bound;
+}
+
 hp_status offload_bound(const offload_problem *p, offload_plan *plan) {
   bound_work w = {.p = p};
   hp_status st = list_touches(&w);
@@ -99,7 +115,7 @@ hp_status offload_bound(const offload_problem *p, offload_plan *plan) {
   for (uint32_t i = 0; !st && i < p->n; i += stride) add_windows(&w, i);
   plan->compute_s = 0;
   for (size_t i = 0; i < p->n; i++) plan->compute_s += p->duration_s[i];
-  plan->bound_s = st ? 0 : w.end_s[p->n];
+  plan->bound_s = st ? 0 : fmax(w.end_s[p->n], host_bound_s(p, w.end_s));
   mem_free(w.touch0);
   mem_free(w.touched);
   mem_free(w.item_of);

@@ -7,12 +7,12 @@ enum { BYTES_KEPT = 32 << 20 };
 
 /* What a plan depends on: of the problem, of each item and of each touch. */
 typedef struct {
-  uint64_t n, items, touches, cap, arrays;
+  uint64_t n, items, touches, cap, arrays, hosts, before, needs;
   offload_link link[OFFLOAD_TIERS];
 } key_head;
 typedef struct {
   uint64_t bytes;
-  uint32_t touch0, touches, flags, tier;
+  uint32_t touch0, touches, flags, tier, from_host, padding;
 } key_item;
 typedef struct {
   uint32_t step, access;
@@ -30,7 +30,10 @@ static hp_status hash_problem(const offload_problem *p, hash128 *out) {
                    .items = p->items,
                    .touches = p->touches,
                    .cap = p->cap,
-                   .arrays = (p->workspace ? 1 : 0) | (p->from ? 2 : 0)};
+                   .arrays = (p->workspace ? 1 : 0) | (p->from ? 2 : 0),
+                   .hosts = p->hosts,
+                   .before = p->before,
+                   .needs = p->needs};
   hash_stream *s;
   HP_TRY(hash_stream_create(&s));
   memcpy(head.link, p->link, sizeof head.link);
@@ -40,9 +43,12 @@ static hp_status hash_problem(const offload_problem *p, hash128 *out) {
   if (p->from) hash_stream_add(s, p->from, p->touches * sizeof *p->from);
   for (size_t x = 0; x < p->items; x++) {
     const offload_item *it = &p->item[x];
-    const key_item row = {it->bytes, it->touch0, it->touches, it->flags, it->tier};
+    const key_item row = {it->bytes,     it->touch0, it->touches, it->flags, it->tier,
+                          it->from_host, 0};
     hash_stream_add(s, &row, sizeof row);
   }
+  if (p->hosts) hash_stream_add(s, p->host, p->hosts * sizeof *p->host);
+  if (p->needs) hash_stream_add(s, p->need, p->needs * sizeof *p->need);
   for (size_t k = 0; k < p->touches; k++) {
     const key_touch row = {p->touch[k].step, p->touch[k].access};
     hash_stream_add(s, &row, sizeof row);

@@ -402,6 +402,8 @@ static hp_status begin_item(offload_sweep *w, uint32_t x) {
   int tier = item_at(w, x)->tier;
   if (!(item_at(w, x)->flags & OFFLOAD_STORED)) return HP_OK;
   s->stored = true;
+  uint32_t from_host = item_at(w, x)->from_host;
+  if (from_host) s->out_s = w->host_end_s[from_host - 1];
   if (!is_carried(w, x))
     return is_needed(w, x) ? offload_queue_push(&w->wanted[tier], next_step(w, x), x, 0) : HP_OK;
   s->where = RESIDENT;
@@ -442,6 +444,20 @@ static hp_status begin(offload_sweep *w) {
   return HP_OK;
 }
 
+/* When the host has done all its work; what the run makes is offloaded by now. */
+static double end_host(const offload_sweep *w) {
+  const offload_problem *p = w->p;
+  double end = p->before ? w->host_end_s[p->before - 1] : 0;
+  for (size_t i = p->before; i < p->hosts; i++) {
+    const offload_host_work *h = &p->host[i];
+    double start = later(end, w->now);
+    for (uint32_t k = h->need0; k < h->need0 + h->needs; k++)
+      start = later(start, w->item[p->need[k]].out_s);
+    end = start + h->duration_s;
+  }
+  return end;
+}
+
 /* After the last step: what has to be stored is, what is carried is there. */
 static hp_status finish(offload_sweep *w, bool *fits) {
   double end = w->now;
@@ -452,7 +468,7 @@ static hp_status finish(offload_sweep *w, bool *fits) {
   for (uint32_t x = 0; x < w->p->items && *fits; x++)
     if (is_carried(w, x)) HP_TRY(call_in(w, x, &end, fits));
   for (int t = 0; t < OFFLOAD_TIERS; t++) end = later(end, w->out_free_s[t]);
-  w->plan->time_s = end;
+  w->plan->time_s = later(end, end_host(w));
   w->plan->peak = w->peak;
   return HP_OK;
 }
@@ -593,7 +609,11 @@ hp_status offload_sweep_create(const offload_problem *p, offload_history *h, off
   w->item_of = mem_calloc(p->touches, sizeof *w->item_of);
   w->left_s = mem_calloc(p->touches + p->items, sizeof *w->left_s);
   w->carried = mem_calloc(p->items, sizeof *w->carried);
-  HP_TRY_MEM(w->item && w->touch0 && w->touched && w->item_of && w->left_s && w->carried);
+  w->host_end_s = mem_calloc(p->before, sizeof *w->host_end_s);
+  HP_TRY_MEM(w->item && w->touch0 && w->touched && w->item_of && w->left_s && w->carried &&
+             w->host_end_s);
+  for (size_t i = 0; i < p->before; i++)
+    w->host_end_s[i] = (i ? w->host_end_s[i - 1] : 0) + p->host[i].duration_s;
   HP_TRY(list_touches(p, w));
   return list_carried(p, w);
 }
@@ -605,6 +625,7 @@ void offload_sweep_free(offload_sweep *w) {
   mem_free(w->item_of);
   mem_free(w->left_s);
   mem_free(w->carried);
+  mem_free(w->host_end_s);
   offload_queue *all[] = {&w->clean, &w->dirty, &w->staying, &w->leaving, &w->idle};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) offload_queue_free(all[i]);
   for (int t = 0; t < OFFLOAD_TIERS; t++) {

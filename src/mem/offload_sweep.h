@@ -60,6 +60,7 @@ typedef struct {
   offload_queue wanted[OFFLOAD_TIERS]; /* stored and not on the device, by the step */
   offload_queue owed[OFFLOAD_TIERS];   /* to be offloaded early, by the time when they leave */
   double *left_s;                      /* of this sweep, as history.leave_s */
+  double *host_end_s;                  /* [before] of the host's work */
   uint32_t *carried; /* items that may be carried, the shortest time between two runs first */
   size_t may_carry;
   VEC(offload_copy) copy;

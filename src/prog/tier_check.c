@@ -31,7 +31,22 @@ static hp_status check_blocks(const program *p, const prog_inst *n) {
   return HP_OK;
 }
 
+/* The host's processors run loops over memory of the host. */
+static hp_status check_host(const program *p, const prog_inst *n) {
+  if (n->op != OP_FUSED || n->workspace != PROG_NONE)
+    HP_FAIL(HP_ERR_ARG, "%s \"%s\" is on stream host, which runs loops without workspace alone",
+            op_table[n->op].name, program_str(p, n->loc));
+  for (int k = 0; k < n->n_in + n->n_out; k++) {
+    int tier = program_arg(p, n, k)->tier;
+    if (tier != TIER_HOST)
+      HP_FAIL(HP_ERR_ARG, "%s \"%s\" is on stream host and reaches into tier %s",
+              op_table[n->op].name, program_str(p, n->loc), tier_name(tier));
+  }
+  return HP_OK;
+}
+
 static hp_status check_inst(const program *p, const prog_inst *n) {
+  if (n->stream == STREAM_HOST) return check_host(p, n);
   const char *op = op_table[n->op].name;
   bool moves = tier_is_crossed(p, n);
   for (int k = 0; !moves && k < n->n_in + n->n_out; k++) {

@@ -6,7 +6,7 @@
 
 const char *stream_name(uint32_t stream) {
   static const char *const name[STREAM_MAX] = {"compute",  "comm",      "copy_in", "copy_out",
-                                               "flash_in", "flash_out", "p2p",     "stream7"};
+                                               "flash_in", "flash_out", "p2p",     "host"};
   return stream < STREAM_MAX ? name[stream] : "no stream";
 }
 

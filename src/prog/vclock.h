@@ -17,14 +17,15 @@ enum {
   STREAM_COPY_OUT,
   STREAM_FLASH_IN, /* between the device and flash */
   STREAM_FLASH_OUT,
-  STREAM_P2P, /* sends to and receives from other meshes, in one order */
+  STREAM_P2P,  /* sends to and receives from other meshes, in one order */
+  STREAM_HOST, /* computation on memory of tier host, by the host's processors */
   STREAM_COUNT,
   STREAM_MAX = 8
 };
 static inline bool stream_copies(uint32_t stream) {
   return stream >= STREAM_COPY_IN && stream <= STREAM_FLASH_OUT;
 }
-/* "compute", "comm", "copy_in", "copy_out", "flash_in", "flash_out", "p2p"; "stream7".. beyond. */
+/* "compute", "comm", "copy_in", "copy_out", "flash_in", "flash_out", "p2p", "host". */
 const char *stream_name(uint32_t stream);
 
 typedef struct {

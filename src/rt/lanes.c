@@ -162,7 +162,7 @@ static void draw_name(const drawing *d, const char *name) {
 
 void lanes_draw(const lanes *l, double y, str *out) {
   static const char *const name[] = {"compute",  "comm",      "copy in", "copy out",
-                                     "flash in", "flash out", "p2p"};
+                                     "flash in", "flash out", "p2p",     "host"};
   _Static_assert(sizeof name / sizeof *name == STREAM_COUNT, "each stream has a name");
   used u = find_used(l->p);
   drawing d = {.l = l, .out = out, .y = y};

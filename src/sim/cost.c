@@ -77,6 +77,7 @@ double cost_received(const program *p, const prog_inst *n) {
 }
 
 double cost_inst(const cluster *c, const mesh *m, const program *p, const prog_inst *n) {
+  if (n->stream == STREAM_HOST) return cluster_host_update_s(c, n->bytes, m ? m->devices : 1);
   if (op_flags((op_id)n->op) & OPF_TRANSFER)
     return cluster_transfer_s(c, m ? mesh_rank(m, 0) : 0, inst_int(p, n, "peer"), n->bytes);
   if (!(op_flags((op_id)n->op) & OPF_RENDEZVOUS)) {

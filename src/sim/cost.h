@@ -10,7 +10,8 @@
 /* Kind, dtype, size and amount of what the instruction does on its device; of a copy between tiers
  * also which. */
 cost_work cost_work_of(const program *p, const prog_inst *n);
-/* Seconds of an instruction; of a collective from when all its devices are there; of a copy between
+/* Seconds of an instruction; of one on the host while all devices that share it use it; of a
+ * collective from when all its devices are there; of a copy between
  * tiers while all devices of the mesh that share the link copy; of a transfer from when both ends
  * are there. */
 double cost_inst(const cluster *c, const mesh *m, const program *p, const prog_inst *n);

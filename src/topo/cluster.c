@@ -288,6 +288,7 @@ cluster_tier cluster_get_tier(const cluster *c, int tier) {
   if (tier == TIER_DEVICE) t.memory_gb = c->memory_gb;
   if (!(t.read_gb_s > 0)) t.read_gb_s = usual;
   if (!(t.write_gb_s > 0)) t.write_gb_s = usual;
+  if (!(t.update_gb_s > 0)) t.update_gb_s = usual;
   if (!t.shared_by) t.shared_by = 1;
   return t;
 }
@@ -299,6 +300,12 @@ double cluster_copy_s(const cluster *c, int from, int to, double bytes, int64_t 
   if (from >= to) per_byte += 1e-9 / t.read_gb_s;
   if (to >= from) per_byte += 1e-9 / t.write_gb_s;
   return t.latency_us * 1e-6 + bytes * per_byte * (double)(sharers > 1 ? sharers : 1);
+}
+
+double cluster_host_update_s(const cluster *c, double bytes, int64_t devices) {
+  const cluster_tier t = cluster_get_tier(c, TIER_HOST);
+  int64_t sharers = devices < t.shared_by ? devices : t.shared_by;
+  return bytes * 1e-9 / t.update_gb_s * (double)(sharers > 1 ? sharers : 1);
 }
 
 /* A peak counts a multiply-add as two operations; a loop's operations are no multiply-adds. */

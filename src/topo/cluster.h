@@ -75,6 +75,9 @@ cluster_tier cluster_get_tier(const cluster *c, int tier);
  * device has this bandwidth divided by those that share the link, of `devices` in the mesh; 0 or 1:
  * it has the link for itself. */
 double cluster_copy_s(const cluster *c, int from, int to, double bytes, int64_t devices);
+/* Seconds in which the host's processors update what is in its memory, reading and writing so many
+ * bytes, while all devices that share the host update. */
+double cluster_host_update_s(const cluster *c, double bytes, int64_t devices);
 /* Seconds of work at the limits of a device: the longer of its operations at their peak and its
  * bytes at the bandwidth of their memory; of a copy between tiers those of cluster_copy_s. */
 double cluster_limit_s(const cluster *c, const cost_work *w);

@@ -13,7 +13,8 @@ static const struct {
 } numbers[] = {{"memory_gb", offsetof(cluster_tier, memory_gb), false},
                {"read_gb_s", offsetof(cluster_tier, read_gb_s), false},
                {"write_gb_s", offsetof(cluster_tier, write_gb_s), false},
-               {"latency_us", offsetof(cluster_tier, latency_us), true}};
+               {"latency_us", offsetof(cluster_tier, latency_us), true},
+               {"update_gb_s", offsetof(cluster_tier, update_gb_s), false}};
 enum { NUMBERS = sizeof numbers / sizeof *numbers };
 
 static double *number_of(const cluster_tier *t, int i) {
@@ -66,6 +67,9 @@ static hp_status read_row(const tree_node *m, int64_t devices_per_node, int *tie
     if (tree_get(m, numbers[i].key))
       HP_TRY(
           tree_need_number(m, numbers[i].key, numbers[i].may_be_0 ? 0 : SMALL, number_of(&t, i)));
+  if (t.update_gb_s > 0 && *tier != TIER_HOST)
+    TREE_FAIL(tree_get(m, "update_gb_s"), "tier %s updates nothing; expected this key of tier host",
+              tier_name(*tier));
   HP_TRY(read_shared_by(m, devices_per_node, &t.shared_by));
   out[*tier] = t;
   return HP_OK;

@@ -8,6 +8,9 @@
  * those of the way from or to the device, whatever is between.  `shared_by` consecutive ranks of a
  * node, or with the word `node` all of it, share the memory and, per direction, the bandwidth; left
  * out, a device has them alone.
+ * `update_gb_s`, of the host alone, is the bandwidth of its memory at which its processors update
+ * optimizer state that is there, for all that share it.  Left out, it is half that of the device's
+ * memory, and plans use these processors only if they are asked to.
  * Memory that is left out is unknown.  A missing bandwidth is half that of the device's memory for
  * the host, as on a CPU a copy reads and writes the same memory, and 1 GB/s for flash. */
 #ifndef TOPO_TIERS_H
@@ -18,8 +21,8 @@
 #include "base/tree.h"
 
 typedef struct {
-  double memory_gb, read_gb_s, write_gb_s, latency_us; /* 0: not given */
-  int64_t shared_by;                                   /* 0: not given */
+  double memory_gb, read_gb_s, write_gb_s, latency_us, update_gb_s; /* 0: not given */
+  int64_t shared_by;                                                /* 0: not given */
 } cluster_tier;
 
 /* By TIER_*; n NULL: none is given.  No more devices share a tier than a node has.  HP_ERR_INPUT

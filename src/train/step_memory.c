@@ -233,6 +233,8 @@ static hp_status tell_choice(const all_plans *all, const step_plan *whole, int s
   if (all->choice.way == STEP_BY_STAGE) add_stages(&all->choice, &text);
   if (all->choice.leaves)
     str_printf(&text, "%sparams are updated just before their next use", text.len ? ", " : "");
+  if (s->host_updates)
+    str_printf(&text, "%sthe host updates what is in its memory", text.len ? ", " : "");
   for (int t = 1; t < HP_TIERS; t++) {
     if (!s->memory.tier[t].moved_bytes) continue;
     if (text.len) str_add(&text, ", ");

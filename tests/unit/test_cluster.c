@@ -91,14 +91,15 @@ TEST(tiers_print_as_they_are_read) {
   static const char text[] = DEVICE LINKS "devices_per_node: 8\n"
                                           "tiers:\n"
                                           "- {name: host, memory_gb: 512, read_gb_s: 40, "
-                                          "write_gb_s: 20, latency_us: 10, shared_by: 8}\n"
+                                          "write_gb_s: 20, latency_us: 10, update_gb_s: 60, "
+                                          "shared_by: 8}\n"
                                           "- {name: flash, latency_us: 0}\n";
   str out = {0}, again = {0};
   cluster c = parse(text);
   cluster_print(&c, &out);
   CHECK(strstr(out.at,
                "tiers:\n- {name: host, memory_gb: 512.0, read_gb_s: 40.0, write_gb_s: 20.0, "
-               "latency_us: 10.0, shared_by: 8}\nemulate"));
+               "latency_us: 10.0, update_gb_s: 60.0, shared_by: 8}\nemulate"));
   c = parse(out.at);
   CHECK_EQ(cluster_get_tier(&c, TIER_HOST).shared_by, 8);
   CHECK_NEAR(cluster_get_tier(&c, TIER_HOST).memory_gb, 512, 0);
@@ -115,8 +116,18 @@ TEST(what_is_not_said_of_a_tier_is_assumed) {
   CHECK(device.read_gb_s == 100 && device.write_gb_s == 100 && device.shared_by == 1);
   CHECK(host.read_gb_s == 50 && host.write_gb_s == 7 && host.memory_gb == 0);
   CHECK(flash.read_gb_s == 1 && flash.write_gb_s == 1 && flash.latency_us == 0);
+  CHECK(host.update_gb_s == 50);
   c.gb_s = 30; /* measured later: the assumed figures follow */
   CHECK(cluster_get_tier(&c, TIER_HOST).read_gb_s == 15);
+}
+
+TEST(devices_share_the_bandwidth_of_updates_by_the_host) {
+  cluster c = parse(DEVICE LINKS "devices_per_node: 4\n"
+                                 "tiers: [{name: host, update_gb_s: 80, shared_by: 4}]\n");
+  CHECK_NEAR(cluster_host_update_s(&c, 8e9, 1), 0.1, 1e-9);
+  CHECK_NEAR(cluster_host_update_s(&c, 8e9, 0), 0.1, 1e-9);
+  CHECK_NEAR(cluster_host_update_s(&c, 8e9, 3), 0.3, 1e-9);
+  CHECK_NEAR(cluster_host_update_s(&c, 8e9, 64), 0.4, 1e-9);
 }
 
 TEST(a_copy_takes_the_link_of_the_farther_tier) {
@@ -159,6 +170,9 @@ TEST(tiers_that_make_no_sense_are_refused_where_they_do_not) {
       {"[{name: host, memory_gb: .nan}]", "tiers[0].memory_gb: "},
       {"[{name: host, memory_gb: 1e300}]", "tiers[0].memory_gb: "},
       {"[{name: host, latency_us: -1}]", "tiers[0].latency_us: -1"},
+      {"[{name: host, update_gb_s: 0}]", "tiers[0].update_gb_s: 0 is out of range"},
+      {"[{name: flash, update_gb_s: 1}]",
+       "tiers[0].update_gb_s: tier flash updates nothing; expected this key of tier host"},
       {"[{name: host, shared_by: 0}]",
        "shared_by: 0 is out of range; expected 1 to 1, the devices"},
       {"[{name: host, shared_by: 2}]", "tiers[0].shared_by: 2 is out of range"},

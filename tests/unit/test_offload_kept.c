@@ -21,7 +21,7 @@ static void make(kept_case *c, uint64_t cap) {
   *c = (kept_case){.workspace = {0}};
   for (uint32_t i = 0; i < STEPS; i++) c->duration[i] = 1;
   for (uint32_t x = 0; x < ITEMS; x++) {
-    c->item[x] = (offload_item){10, 2 * x, 2, 0, 0};
+    c->item[x] = (offload_item){.bytes = 10, .touch0 = 2 * x, .touches = 2};
     c->touch[2 * x] = (offload_touch){x, OFFLOAD_WRITE};
     c->touch[2 * x + 1] = (offload_touch){STEPS - 1 - x, OFFLOAD_READ};
   }

@@ -125,7 +125,7 @@ TEST(where_no_copy_is_in_time_the_run_waits) {
 TEST(what_a_run_does_not_begin_with_is_fetched_in_it) {
   small_case c;
   make_case(&c, 2);
-  c.item[0] = (offload_item){4, 1, 1, OFFLOAD_STORED | OFFLOAD_CARRIES, 0};
+  c.item[0] = (offload_item){4, 1, 1, OFFLOAD_STORED | OFFLOAD_CARRIES, 0, 0};
   c.item[1].flags = OFFLOAD_PINNED;
   CHECK_EQ(leaving(&c, 10), 1 << 1);
   CHECK(!c.s.carried[0]);
@@ -152,7 +152,7 @@ typedef struct {
 
 static void add_item(layers_case *c, uint64_t bytes, uint8_t flags, const offload_touch *t,
                      uint32_t n) {
-  offload_item it = {bytes, (uint32_t)c->touch.len, n, flags, 0};
+  offload_item it = {bytes, (uint32_t)c->touch.len, n, flags, 0, 0};
   CHECK(vec_push(&c->item, it));
   for (uint32_t k = 0; k < n; k++) CHECK(vec_push(&c->touch, t[k]));
 }

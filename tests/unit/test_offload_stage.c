@@ -6,6 +6,7 @@
 #include "ops/grid.h"
 #include "ops/random_graph.h"
 #include "prog/tier_check.h"
+#include "step_case.h"
 #include "test.h"
 
 #include <string.h>
@@ -40,8 +41,8 @@ static void set_up(target *t, const uint8_t *offload) {
 }
 
 /* The program under a limit; HP_ERR_OOM: *needed is what would do. */
-static hp_status compile_under(const hp_graph *g, uint64_t limit, offsets_kept *kept, program **p,
-                               uint64_t *needed) {
+static hp_status compile_with(const hp_graph *g, const hp_compile_options *o, uint64_t limit,
+                              offsets_kept *kept, program **p, uint64_t *needed) {
   bare_target b;
   compilation c;
   compiled made = {0};
@@ -49,7 +50,7 @@ static hp_status compile_under(const hp_graph *g, uint64_t limit, offsets_kept *
   set_up(&b.t, every_class);
   b.t.limit[TIER_DEVICE] = limit;
   b.t.offsets = kept;
-  CHECK_OK(compile_begin(g, NULL, NULL, &c));
+  CHECK_OK(compile_begin(g, NULL, o, &c));
   hp_status st = compile_for(&c, &b.t, &made);
   CHECK(made.p);
   *needed = made.p->arena[TIER_DEVICE] + all_states(NULL, made.p, TIER_DEVICE);
@@ -58,6 +59,11 @@ static hp_status compile_under(const hp_graph *g, uint64_t limit, offsets_kept *
   if (st) program_free(made.p);
   *p = st ? NULL : made.p;
   return st;
+}
+
+static hp_status compile_under(const hp_graph *g, uint64_t limit, offsets_kept *kept, program **p,
+                               uint64_t *needed) {
+  return compile_with(g, NULL, limit, kept, p, needed);
 }
 
 static void check_program(uint64_t seed, const program *p, uint64_t limit) {
@@ -116,6 +122,73 @@ static int check_seeds(uint64_t first, uint64_t n) {
 TEST(offloaded_random_programs_have_no_hazard_under_any_limit) { CHECK(check_seeds(9000, 8) > 14); }
 TEST(torture_offloaded_random_programs_have_no_hazard) { CHECK(check_seeds(9000, 60) > 110); }
 
+/* Does the checker of programs that are read from text refuse it? */
+static hp_status check_text(const program *p) {
+  str text = {0};
+  program *again;
+  program_lines lines = {0};
+  CHECK_OK(program_print(p, &text));
+  CHECK_OK(program_parse_lines(text.at, text.len, "program", &again, &lines));
+  hp_status st = program_check(again, "program", &lines);
+  program_lines_free(&lines);
+  program_free(again);
+  str_free(&text);
+  return st;
+}
+
+/* Loops on the host run side by side with copies and computation. */
+TEST(a_step_whose_updates_are_on_the_host_has_no_hazard_under_any_limit) {
+  const hp_compile_options o = {.host_update = HP_HOST_UPDATE_ALWAYS};
+  offsets_kept kept = {.plan = {0}};
+  hp_graph *g = step_graph(HP_F32);
+  uint64_t all, least;
+  program *p;
+  CHECK_OK(compile_with(g, &o, 0, &kept, &p, &all));
+  program_free(p);
+  CHECK_EQ(compile_with(g, &o, 1, &kept, &p, &least), HP_ERR_OOM);
+  for (int share = 0; share < 10; share += 3) {
+    uint64_t needed;
+    size_t updates = 0;
+    CHECK_OK(compile_with(g, &o, least + (all - least) / 10 * (uint64_t)share, &kept, &p, &needed));
+    check_program((uint64_t)share, p, needed);
+    for (size_t i = 0; i < p->insts.len; i++) updates += program_inst(p, i)->stream == STREAM_HOST;
+    CHECK(updates >= 17); /* of each param one */
+    CHECK_OK(check_text(p));
+    program_free(p);
+  }
+  offsets_kept_free(&kept);
+  hp_graph_free(g);
+}
+
+/* What the host's stream may run, and on what. */
+TEST(a_loop_on_the_host_that_reaches_the_device_is_found) {
+  const hp_compile_options o = {.host_update = HP_HOST_UPDATE_ALWAYS};
+  hp_graph *g = step_graph(HP_F32);
+  size_t tried = 0;
+  uint64_t all;
+  program *p;
+  CHECK_OK(compile_with(g, NULL, 0, NULL, &p, &all));
+  program_free(p);
+  CHECK_OK(compile_with(g, &o, all / 2, NULL, &p, &all));
+  CHECK_OK(tier_check(p));
+  for (size_t i = 0; i < p->insts.len; i++) {
+    prog_inst *n = &p->insts.at[i];
+    if (n->stream != STREAM_HOST) continue;
+    for (int k = 0; k < n->n_in + n->n_out; k++, tried++) {
+      prog_buffer *f = &p->buffers.at[program_args(p, n)[k]];
+      f->tier = k % 2 ? TIER_DEVICE : TIER_FLASH;
+      CHECK_FAILS(tier_check(p), "is on stream host and reaches into tier");
+      f->tier = TIER_HOST;
+    }
+    n->op = OP_COPY;
+    CHECK_FAILS(tier_check(p), "runs loops without workspace alone");
+    n->op = OP_FUSED;
+  }
+  CHECK(tried > 50);
+  program_free(p);
+  hp_graph_free(g);
+}
+
 /* The memory of the serial order is a wish, not a limit. */
 TEST(without_a_limit_the_search_for_offsets_is_short) {
   grid_graph x;
@@ -152,20 +225,6 @@ static void remove_wait(program *p, uint32_t wait) {
     if (wait >= n->wait0 && wait < n->wait0 + n->n_wait) n->n_wait--;
     else if (n->wait0 > wait) n->wait0--;
   }
-}
-
-/* Does the checker of programs that are read from text refuse it? */
-static hp_status check_text(const program *p) {
-  str text = {0};
-  program *again;
-  program_lines lines = {0};
-  CHECK_OK(program_print(p, &text));
-  CHECK_OK(program_parse_lines(text.at, text.len, "program", &again, &lines));
-  hp_status st = program_check(again, "program", &lines);
-  program_lines_free(&lines);
-  program_free(again);
-  str_free(&text);
-  return st;
 }
 
 /* Two checkers that share no code: that of the tests, and that of programs from text. */

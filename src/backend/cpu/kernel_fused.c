@@ -44,7 +44,9 @@ hp_status plan_fused(cpu_loading *l, const prog_inst *n, void **plan, uint64_t *
   return HP_OK;
 }
 
+/* The threads are those of the device's computation; the host has the caller alone. */
 hp_status run_fused(const cpu_call *c) {
-  loop_run(c->plan, (const void *const *)c->at, c->at + c->n->n_in, c->work, c->dev->threads);
+  pool *threads = c->stream == STREAM_HOST ? NULL : c->dev->threads;
+  loop_run(c->plan, (const void *const *)c->at, c->at + c->n->n_in, c->work, threads);
   return HP_OK;
 }

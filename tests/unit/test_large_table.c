@@ -1,0 +1,208 @@
+/* Training steps of a table that is larger than all else: what of it must be on the device. */
+#include "test.h"
+
+#include "base/io.h"
+#include "hyperparallel.h"
+
+#include <string.h>
+
+enum { ROWS = 4001, COLS = 64, IDS = 8, STEPS = 4, TABLE = ROWS * COLS * 4 };
+
+static hp_graph *table_graph(void) {
+  hp_graph *g;
+  CHECK_OK(hp_graph_create(&g));
+  hp_shape shape = {2, {ROWS, COLS}};
+  hp_tensor ids = hp_input(g, "ids", HP_I32, (hp_shape){1, {IDS}}), grad, state[2];
+  hp_tensor table = hp_param(g, "table", HP_F32, shape);
+  hp_tensor x = hp_embedding(g, table, ids, -1);
+  hp_tensor loss = hp_sum(g, hp_mul(g, x, x), (int64_t[]){0, 1}, 2, false);
+  CHECK_OK(hp_grad(g, loss, &table, 1, &grad));
+  hp_output(g, "loss", loss);
+  hp_update_phase(g);
+  for (int k = 0; k < 2; k++) state[k] = hp_param(g, k ? "v" : "m", HP_F32, shape);
+  hp_tensor one = hp_const(g, HP_F32, 1), rate = hp_const(g, HP_F32, 1e-2);
+  hp_adamw(g, table, grad, state[0], state[1], one, rate, one, one,
+           &(hp_adamw_options){0.9, 0.999, 1e-8, 0.1});
+  CHECK_OK(hp_graph_status(g));
+  return g;
+}
+
+/* What the steps have made: losses, and the three tensors after half of the steps and all. */
+typedef struct {
+  float loss[STEPS], tensor[2][3][ROWS * COLS];
+  hp_program_stats stats;
+} outcome;
+
+static const char *const names[] = {"table", "m", "v"};
+
+static void fill(hp_device *d) {
+  static float x[ROWS * COLS];
+  for (int i = 0; i < ROWS * COLS; i++) x[i] = (float)(i % 97) * 0.01f;
+  CHECK_OK(hp_write(d, "table", x, sizeof x));
+  memset(x, 0, sizeof x);
+  for (int k = 1; k < 3; k++) CHECK_OK(hp_write(d, names[k], x, sizeof x));
+}
+
+static void run_steps(const hp_device_options *o, hp_host_update where, outcome *out) {
+  int32_t ids[IDS] = {0, 1, 1000, 1001, 2003, 3500, ROWS - 2, ROWS - 1};
+  hp_compile_options c = {.host_update = where};
+  hp_program *p;
+  hp_device *d;
+  hp_graph *g = table_graph();
+  CHECK_OK(hp_device_open(o, &d));
+  CHECK_OK(hp_compile(g, d, &c, &p));
+  fill(d);
+  for (int i = 0; i < STEPS; i++) {
+    hp_io io[] = {{"ids", ids, sizeof ids}, {"loss", &out->loss[i], sizeof out->loss[i]}};
+    CHECK_OK(hp_run(p, io, 2));
+    if (i != STEPS / 2 && i != STEPS - 1) continue;
+    for (int k = 0; k < 3; k++)
+      CHECK_OK(hp_read(d, names[k], out->tensor[i == STEPS - 1][k], TABLE));
+  }
+  CHECK_OK(hp_program_stats_get(p, &out->stats));
+  hp_program_free(p);
+  hp_device_close(d);
+  hp_graph_free(g);
+}
+
+static hp_device_options options_under(uint64_t limit) {
+  hp_device_options o = {.memory_limit = limit, .threads = 1};
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_AUTO;
+  return o;
+}
+
+static uint64_t find_least(hp_host_update where) {
+  hp_device_options o = options_under(1);
+  hp_compile_options c = {.host_update = where};
+  hp_program_stats s = {0};
+  hp_device *d;
+  hp_graph *g = table_graph();
+  o.plan_only = true;
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_EQ(hp_plan(g, d, &c, &s), HP_ERR_OOM);
+  hp_device_close(d);
+  hp_graph_free(g);
+  return s.memory.planned_bytes;
+}
+
+static void check_same(const outcome *a, const outcome *b) {
+  CHECK_EQ(memcmp(a->loss, b->loss, sizeof a->loss), 0);
+  CHECK_EQ(memcmp(a->tensor, b->tensor, sizeof a->tensor), 0);
+}
+
+static outcome whole, limited;
+
+static void run_whole(void) {
+  hp_device_options o = options_under(0);
+  run_steps(&o, HP_HOST_UPDATE_NEVER, &whole);
+}
+
+/* The table and its gradient, and of the optimizer state a sixteenth. */
+TEST(the_least_limit_of_a_large_table_has_no_room_for_its_optimizer_state) {
+  uint64_t least = find_least(HP_HOST_UPDATE_NEVER);
+  CHECK(least >= 2 * (uint64_t)TABLE);
+  CHECK(least < 2 * (uint64_t)TABLE + TABLE / 4);
+}
+
+/* Below the room of all four tensors slices alone can be what is on the device; with more, some of
+ * them stay there from one step to the next, and come home when they are read. */
+TEST(updates_in_slices_have_the_bits_of_whole_ones_under_every_limit) {
+  run_whole();
+  uint64_t least = find_least(HP_HOST_UPDATE_NEVER), all = whole.stats.memory.planned_bytes;
+  CHECK(all >= 4 * (uint64_t)TABLE);
+  for (int share = 0; share < 100; share += 25) {
+    hp_device_options o = options_under(least + (all - least) / 100 * (uint64_t)share);
+    run_steps(&o, HP_HOST_UPDATE_NEVER, &limited);
+    CHECK(limited.stats.memory.planned_bytes <= o.memory_limit);
+    CHECK(limited.stats.memory.tier[1].moved_bytes > 0);
+    check_same(&whole, &limited);
+  }
+}
+
+/* All slices of a tensor are on one tier. */
+TEST(slices_go_to_flash_together) {
+  const char *disk = test_dir();
+  run_whole();
+  for (int share = 0; share < 100; share += 45) {
+    hp_device_options o =
+        options_under(find_least(HP_HOST_UPDATE_NEVER) + (uint64_t)share * TABLE / 100);
+    o.flash = &disk;
+    o.n_flash = 1;
+    o.flash_limit = 16 << 20;
+    o.host_limit = share < 50 ? (uint64_t)TABLE * 3 / 2 : (uint64_t)TABLE * 5 / 2;
+    run_steps(&o, HP_HOST_UPDATE_NEVER, &limited);
+    CHECK(limited.stats.memory.planned_bytes <= o.memory_limit);
+    CHECK(limited.stats.memory.tier[1].planned_bytes <= o.host_limit);
+    CHECK(limited.stats.memory.tier[2].state[HP_MEMORY_OPTIMIZER] >= (uint64_t)TABLE);
+    CHECK_EQ(limited.stats.memory.tier[2].state[HP_MEMORY_OPTIMIZER] %
+                 ((TABLE + 4095) / 4096 * 4096),
+             0);
+    check_same(&whole, &limited);
+  }
+}
+
+/* --- updates by the host ------------------------------------------------------------------------
+ */
+
+/* The gradient alone, and what makes it. */
+TEST(the_least_limit_with_updates_by_the_host_is_that_of_the_gradient) {
+  uint64_t least = find_least(HP_HOST_UPDATE_ALWAYS);
+  CHECK(least >= (uint64_t)TABLE);
+  CHECK(least < (uint64_t)TABLE + TABLE / 4);
+}
+
+TEST(updates_by_the_host_have_the_bits_of_the_device_under_every_limit) {
+  run_whole();
+  uint64_t least = find_least(HP_HOST_UPDATE_ALWAYS), all = whole.stats.memory.planned_bytes;
+  for (int share = 0; share < 100; share += 45) {
+    hp_device_options o = options_under(least + (all - least) / 100 * (uint64_t)share);
+    run_steps(&o, HP_HOST_UPDATE_ALWAYS, &limited);
+    CHECK(limited.stats.memory.planned_bytes <= o.memory_limit);
+    CHECK(limited.stats.host_updates > 0);
+    /* the gradient goes to the host, the param comes back; two scalars and the ids with them */
+    CHECK(limited.stats.memory.tier[1].moved_bytes <= 2 * (uint64_t)TABLE + 4096);
+    check_same(&whole, &limited);
+  }
+  CHECK_EQ(whole.stats.host_updates, 0);
+}
+
+/* A cluster whose link moves 1 GB/s, and whose host updates so many. */
+static int count_host_updates(const char *update_gb_s) {
+  char text[512], path[256];
+  snprintf(text, sizeof text,
+           "name: one\ndevice: {flops: 1e12, bandwidth_gb_s: 100}\n"
+           "links: [{name: none, bandwidth_gb_s: 1, latency_us: 1}]\n"
+           "tiers: [{name: host, read_gb_s: 1, write_gb_s: 1, latency_us: 1%s}]\n",
+           update_gb_s);
+  snprintf(path, sizeof path, "%s/cluster.yaml", test_dir());
+  CHECK_OK(file_write(path, text, strlen(text)));
+  hp_device_options o = options_under(find_least(HP_HOST_UPDATE_NEVER) + TABLE / 8);
+  o.cluster = path;
+  run_steps(&o, HP_HOST_UPDATE_AUTO, &limited);
+  check_same(&whole, &limited);
+  return limited.stats.host_updates;
+}
+
+TEST(the_host_updates_where_the_cluster_file_says_that_it_is_faster) {
+  run_whole();
+  CHECK_EQ(count_host_updates(""), 0);
+  CHECK_EQ(count_host_updates(", update_gb_s: 0.5"), 0);
+  CHECK(count_host_updates(", update_gb_s: 50") > 0);
+}
+
+/* What has no room on the device by any other plan. */
+TEST(the_host_updates_where_nothing_else_fits) {
+  uint64_t least = find_least(HP_HOST_UPDATE_ALWAYS);
+  run_whole();
+  hp_device_options o = options_under(least);
+  hp_compile_options never = {.host_update = HP_HOST_UPDATE_NEVER}, any = {.dump_dir = NULL};
+  hp_program_stats s;
+  hp_device *d;
+  hp_graph *g = table_graph();
+  o.plan_only = true;
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_EQ(hp_plan(g, d, &never, &s), HP_ERR_OOM);
+  CHECK_EQ(hp_plan(g, d, &any, &s), HP_ERR_OOM); /* how fast the host is is not known */
+  hp_device_close(d);
+  hp_graph_free(g);
+}
