@@ -1,7 +1,6 @@
 #include "compile/offload_apply.h"
 
 #include "compile/fetch_bound.h"
-#include "compile/host_update.h"
 #include "compile/streams.h"
 
 #include <string.h>
@@ -181,7 +180,7 @@ static hp_status pass_touches(applying *a, uint32_t i, uint32_t at) {
 }
 
 static hp_status emit_step(applying *a, uint32_t i) {
-  if (a->x->on_host && a->x->on_host[i] != HOST_NONE) {
+  if (offload_is_of_host(a->x, i)) {
     a->step_at[i] = i ? a->step_at[i - 1] : PROG_NONE;
     a->steps++;
     return HP_OK;

@@ -1,8 +1,9 @@
 #include "compile/offload_items.h"
 
-#include "compile/host_update.h"
 #include "compile/inplace.h"
+#include "compile/offload_host.h"
 #include "compile/offload_policy.h"
+#include "compile/offload_to_flash.h"
 #include "hyperparallel.h"
 #include "prog/slices.h"
 #include "sim/cost.h"
@@ -10,28 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN = 256 }; /* offsets_assign rounds sizes up to it */
-
-static uint64_t padded(uint64_t bytes) { return (bytes + ALIGN - 1) & ~(uint64_t)(ALIGN - 1); }
-
 /* Instructions that touch each `whole` first and last; PROG_NONE: none does. */
 typedef struct {
   uint32_t *first, *last;
 } span;
-
-static uint32_t root_of(const program *p, uint32_t b) { return p->buffers.at[b].root; }
-
-/* Its step takes no time and no memory of the device, and touches nothing there. */
-static bool is_of_host(const offload_items *x, uint32_t i) {
-  return x->on_host && x->on_host[i] != HOST_NONE;
-}
 
 static void find_spans(const offload_items *x, span *s) {
   const program *p = x->p;
   for (size_t b = 0; b < p->buffers.len; b++) s->first[b] = s->last[b] = PROG_NONE;
   for (uint32_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
-    for (int k = 0; k < n->n_in + n->n_out && !is_of_host(x, i); k++) {
+    for (int k = 0; k < n->n_in + n->n_out && !offload_is_of_host(x, i); k++) {
       uint32_t b = x->whole[program_args(p, n)[k]];
       if (s->first[b] == PROG_NONE) s->first[b] = i;
       s->last[b] = i;
@@ -39,7 +29,7 @@ static void find_spans(const offload_items *x, span *s) {
   }
   for (uint32_t i = 0; i < p->insts.len; i++) { /* nothing overwrites what the host reads later */
     const prog_inst *n = program_inst(p, i);
-    for (int k = 0; k < n->n_in && is_of_host(x, i); k++)
+    for (int k = 0; k < n->n_in && offload_is_of_host(x, i); k++)
       s->last[x->whole[program_args(p, n)[k]]] = i;
   }
 }
@@ -60,7 +50,7 @@ static bool is_overwritten(const program *p, const span *s, uint32_t i, int k, i
   if (in->flags & (BUFFER_OUTPUT | BUFFER_INPUT) || s->last[a] != i || s->first[b] != i)
     return false;
   for (int j = 0; j < n->n_in; j++)
-    if (j != k && root_of(p, arg[j]) == a) return false;
+    if (j != k && offload_root(p, arg[j]) == a) return false;
   return inplace_inst(p, n, k, o);
 }
 
@@ -81,9 +71,6 @@ static void join_results(offload_items *x, const span *s, uint32_t i) {
       break;
     }
 }
-
-/* What an item is that may be on either tier: the later kind goes to flash first. */
-enum { ON_ITS_TIER, WORK_VALUE, STATE_OF_STEPS, STATE_OF_UPDATES };
 
 static uint8_t choice_of(const prog_buffer *f, int mode, int home) {
   if (mode != HP_OFFLOAD_AUTO || home >= 0 || f->flags & (BUFFER_INPUT | BUFFER_OUTPUT))
@@ -113,7 +100,7 @@ static offload_item describe(const program *p, const offload_options *o, uint32_
   int mode = offload_mode_of(p, o, f);
   bool is_state = f->place == PLACE_STATE, is_io = f->flags & (BUFFER_INPUT | BUFFER_OUTPUT);
   bool streams = o->least || mode == HP_OFFLOAD_HOST || mode == HP_OFFLOAD_FLASH;
-  offload_item it = {.bytes = padded(f->bytes)};
+  offload_item it = {.bytes = offload_padded(f->bytes)};
   if (f->flags & BUFFER_INPUT) it.flags |= OFFLOAD_STORED;
   if (f->flags & BUFFER_OUTPUT) it.flags |= OFFLOAD_RETURNS;
   if (streams) it.flags |= OFFLOAD_STREAMS;
@@ -123,10 +110,6 @@ static offload_item describe(const program *p, const offload_options *o, uint32_
   bool flash = home > 0 ? home == TIER_FLASH : mode == HP_OFFLOAD_FLASH;
   it.tier = flash && !is_io; /* the host reads inputs, and writes outputs */
   return it;
-}
-
-static bool is_slice(const offload_items *x, uint32_t b) {
-  return x->whole[b] == b && root_of(x->p, b) != b;
 }
 
 static void number_items(offload_items *x, const offload_options *o, const span *s) {
@@ -192,7 +175,7 @@ static hp_status find_items(offload_items *x, const offload_options *o) {
     find_spans(x, &s);
     number_items(x, o, &s);
     for (uint32_t i = 0; i < x->p->insts.len; i++)
-      if (!is_of_host(x, i)) join_results(x, &s, i);
+      if (!offload_is_of_host(x, i)) join_results(x, &s, i);
     drop_joined(x, number);
   }
   mem_free(s.first);
@@ -237,7 +220,7 @@ static hp_status find_touches(offload_items *x) {
   HP_TRY_MEM(count);
   for (uint32_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
-    for (int k = 0; k < n->n_in + n->n_out && !is_of_host(x, i); k++) {
+    for (int k = 0; k < n->n_in + n->n_out && !offload_is_of_host(x, i); k++) {
       uint32_t it = x->item_of[x->whole[program_args(p, n)[k]]];
       if (it != PROG_NONE) count[it]++;
     }
@@ -251,7 +234,7 @@ static hp_status find_touches(offload_items *x) {
   for (uint32_t k = 0; k < at; k++) x->after[k] = PROG_NONE;
   for (uint32_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
-    for (int k = 0; k < n->n_in + n->n_out && !is_of_host(x, i); k++)
+    for (int k = 0; k < n->n_in + n->n_out && !offload_is_of_host(x, i); k++)
       touch(x, i, program_args(p, n)[k], k >= n->n_in);
   }
   x->problem.touches = at;
@@ -276,174 +259,6 @@ static void pack_touches(offload_items *x) {
     used += item->touches;
   }
   x->problem.touches = used;
-}
-
-/* --- work of the host ---------------------------------------------------------------------------
- */
-
-typedef struct {
-  const offload_options *o;
-  const program *p;
-} host_rules;
-
-static bool may_be_on_host(const void *context, const prog_buffer *f) {
-  const host_rules *r = context;
-  int home = r->o->home(r->o->context, program_str(r->p, f->name));
-  int mode = offload_mode_of(r->p, r->o, f);
-  return home < 0 ? mode == HP_OFFLOAD_AUTO || mode == HP_OFFLOAD_HOST : home == TIER_HOST;
-}
-
-/* Where the host has no room, its tensors are on flash, which kernels do not reach. */
-static hp_status find_on_host(offload_items *x, const offload_options *o) {
-  host_rules r = {o, x->p};
-  if (!o->host || o->to_flash) return HP_OK;
-  x->on_host = mem_calloc(x->p->insts.len, 1);
-  HP_TRY_MEM(x->on_host);
-  return host_update_find(x->p, may_be_on_host, &r, x->on_host);
-}
-
-static bool is_written(const offload_items *x, uint32_t it) {
-  for (uint32_t k = 0; k < x->item[it].touches; k++)
-    if (x->touch[x->item[it].touch0 + k].access & OFFLOAD_WRITE) return true;
-  return false;
-}
-
-/* What instruction i of the host means for an item that it reads or writes: the device keeps no
- * content of its own until the next run, and brings here what it writes. */
-static void share_item(offload_items *x, uint32_t i, uint32_t it, bool writes) {
-  offload_problem *q = &x->problem;
-  offload_item *item = &x->item[it];
-  bool before = x->on_host[i] == HOST_BEFORE;
-  if (writes) {
-    item->flags &= (uint8_t)~OFFLOAD_CARRIES;
-    if (before) item->from_host = (uint32_t)q->hosts + 1;
-  } else if (is_written(x, it)) {
-    item->flags = (uint8_t)((item->flags & ~OFFLOAD_CARRIES) | OFFLOAD_RETURNS);
-    item->tier = 0;
-    if (!before) x->need[q->needs++] = it;
-  }
-}
-
-static void add_host_work(offload_items *x, const offload_options *o, uint32_t i) {
-  const program *p = x->p;
-  prog_inst n = *program_inst(p, i);
-  offload_problem *q = &x->problem;
-  offload_host_work *h = &x->host[q->hosts];
-  n.stream = STREAM_HOST;
-  *h = (offload_host_work){cost_inst(o->cluster, o->mesh, p, &n), (uint32_t)q->needs, 0};
-  for (int k = 0; k < n.n_in + n.n_out; k++) {
-    uint32_t b = program_args(p, &n)[k], it = x->item_of[x->whole[b]];
-    if (it != PROG_NONE) share_item(x, i, it, k >= n.n_in);
-    else x->away[root_of(p, b)] = TIER_HOST;
-  }
-  h->needs = (uint32_t)q->needs - h->need0;
-  x->host_inst[q->hosts++] = i;
-}
-
-static hp_status find_host_work(offload_items *x, const offload_options *o) {
-  size_t n = x->p->insts.len, args = 0;
-  if (!x->on_host) return HP_OK;
-  for (uint32_t i = 0; i < n; i++)
-    if (is_of_host(x, i)) args += program_inst(x->p, i)->n_in;
-  x->host = mem_calloc(n, sizeof *x->host);
-  x->host_inst = mem_calloc(n, sizeof *x->host_inst);
-  x->need = mem_calloc(args, sizeof *x->need);
-  HP_TRY_MEM(x->host && x->host_inst && x->need);
-  for (uint8_t when = HOST_BEFORE; when <= HOST_AFTER; when++) {
-    for (uint32_t i = 0; i < n; i++)
-      if (x->on_host[i] == when) add_host_work(x, o, i);
-    if (when == HOST_BEFORE) x->problem.before = x->problem.hosts;
-  }
-  x->problem.host = x->host;
-  x->problem.need = x->need;
-  return HP_OK;
-}
-
-/* --- what goes to flash -------------------------------------------------------------------------
- *
- * Before the plan, by bytes, links and touches alone, so that all devices of a mesh decide alike.
- */
-
-typedef struct {
-  uint32_t item;
-  uint8_t choice;
-  uint64_t bytes;
-  double cost_s; /* of a byte: its copies in a run, if it is away between all of its touches */
-} candidate;
-
-/* The first goes first: optimizer state, then what costs least for each byte, then large ones. */
-static int by_cost(const void *a, const void *b) {
-  const candidate *x = a, *y = b;
-  if (x->choice != y->choice) return x->choice > y->choice ? -1 : 1;
-  if (x->cost_s < y->cost_s || x->cost_s > y->cost_s) return x->cost_s < y->cost_s ? -1 : 1;
-  if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
-  return x->item < y->item ? -1 : 1;
-}
-
-static candidate make_candidate(const offload_items *x, uint32_t i) {
-  const offload_item *it = &x->item[i];
-  const offload_link *l = &x->problem.link[TIER_FLASH - TIER_HOST];
-  candidate c = {.item = i, .choice = x->choice[i], .bytes = it->bytes};
-  for (uint32_t k = 0; k < it->touches; k++) {
-    uint8_t access = x->touch[it->touch0 + k].access;
-    double bytes = (double)it->bytes;
-    if (access & OFFLOAD_READ) c.cost_s += l->latency_s + bytes / l->in_bytes_s;
-    if (access & OFFLOAD_WRITE) c.cost_s += l->latency_s + bytes / l->out_bytes_s;
-  }
-  c.cost_s /= (double)(it->bytes ? it->bytes : 1);
-  return c;
-}
-
-/* The least of those from `from` on, of one choice, that has as many bytes as are left: the last to
- * go need not be the largest. */
-static size_t find_enough(const candidate *c, size_t n, size_t from, uint64_t left) {
-  size_t best = from;
-  for (size_t i = from; i < n && c[i].choice == c[from].choice; i++)
-    if (c[i].bytes >= left && c[i].bytes < c[best].bytes) best = i;
-  return best;
-}
-
-/* The slices of a tensor go together: the first stands for all.  first[root]: 1 + that item. */
-static size_t list_candidates(const offload_items *x, uint32_t *first, candidate *c) {
-  size_t n = 0;
-  for (uint32_t i = 0; i < x->problem.items; i++) {
-    uint32_t b = x->state[i];
-    if (x->choice[i] == ON_ITS_TIER) continue;
-    c[n++] = make_candidate(x, i);
-    if (b == PROG_NONE || !is_slice(x, b)) continue;
-    uint32_t *leader = &first[root_of(x->p, b)];
-    if (*leader) {
-      n--;
-      continue;
-    }
-    *leader = i + 1;
-    c[n - 1].bytes = padded(x->p->buffers.at[root_of(x->p, b)].bytes);
-  }
-  return n;
-}
-
-static void move_slices(offload_items *x, const uint32_t *first) {
-  for (uint32_t i = 0; i < x->problem.items; i++) {
-    uint32_t b = x->state[i], leader = b == PROG_NONE ? 0 : first[root_of(x->p, b)];
-    if (leader) x->item[i].tier = x->item[leader - 1].tier;
-  }
-}
-
-static hp_status send_to_flash(offload_items *x, uint64_t bytes) {
-  candidate *c = mem_calloc(x->problem.items, sizeof *c);
-  uint32_t *first = mem_calloc(x->p->buffers.len, sizeof *first);
-  size_t n = c && first ? list_candidates(x, first, c) : 0;
-  if (n) qsort(c, n, sizeof *c, by_cost);
-  for (size_t i = 0; i < n && bytes; i++) {
-    size_t k = c[i].bytes >= bytes ? find_enough(c, n, i, bytes) : i;
-    x->item[c[k].item].tier = TIER_FLASH - TIER_HOST;
-    bytes -= c[k].bytes < bytes ? c[k].bytes : bytes;
-  }
-  bool made = c && first;
-  if (made) move_slices(x, first);
-  mem_free(c);
-  mem_free(first);
-  return made ? HP_OK : HP_ERR_OOM;
 }
 
 /* Where a policy says when a value comes back, and not the planner. */
@@ -483,16 +298,16 @@ hp_status offload_items_make(const program *p, const offload_options *o, offload
   out->duration = mem_calloc(n, sizeof *out->duration);
   out->workspace = mem_calloc(n, sizeof *out->workspace);
   HP_TRY_MEM(out->duration && out->workspace);
-  HP_TRY(find_on_host(out, o));
+  HP_TRY(offload_host_find(out, o));
   HP_TRY(find_items(out, o));
   HP_TRY(find_touches(out));
   pack_touches(out);
-  HP_TRY(find_host_work(out, o));
+  HP_TRY(offload_host_list(out, o));
   HP_TRY(find_from(out, o));
   for (uint32_t i = 0; i < n; i++) {
-    if (is_of_host(out, i)) continue;
+    if (offload_is_of_host(out, i)) continue;
     out->duration[i] = cost_inst(o->cluster, o->mesh, p, program_inst(p, i));
-    out->workspace[i] = padded(o->workspace[program_inst(p, i)->kernel]);
+    out->workspace[i] = offload_padded(o->workspace[program_inst(p, i)->kernel]);
     if (o->reserve) out->workspace[i] += o->reserve[i];
   }
   offload_problem *q = &out->problem;
@@ -504,10 +319,10 @@ hp_status offload_items_make(const program *p, const offload_options *o, offload
   q->from = out->from;
   q->cap = o->cap;
   for (int t = 0; t < OFFLOAD_TIERS; t++) q->link[t] = link_of(o, TIER_HOST + t);
-  if (o->to_flash) HP_TRY(send_to_flash(out, o->to_flash));
+  if (o->to_flash) HP_TRY(offload_to_flash(out, o->to_flash));
   for (uint32_t i = 0; i < q->items; i++)
-    if (out->state[i] != PROG_NONE && is_slice(out, out->state[i]))
-      out->away[root_of(p, out->state[i])] = TIER_HOST + out->item[i].tier;
+    if (out->state[i] != PROG_NONE && offload_is_slice(out, out->state[i]))
+      out->away[offload_root(p, out->state[i])] = TIER_HOST + out->item[i].tier;
   return HP_OK;
 }
 

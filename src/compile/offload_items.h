@@ -6,8 +6,12 @@
 #ifndef COMPILE_OFFLOAD_ITEMS_H
 #define COMPILE_OFFLOAD_ITEMS_H
 
+#include "compile/host_update.h"
 #include "compile/offload_stage.h"
 #include "mem/offload.h"
+
+/* What an item is that may be on either tier: the later kind goes to flash first. */
+enum { ON_ITS_TIER, WORK_VALUE, STATE_OF_STEPS, STATE_OF_UPDATES };
 
 typedef struct {
   const program *p;
@@ -35,5 +39,16 @@ typedef struct {
 /* offload_items_free(out), also after a failure. */
 hp_status offload_items_make(const program *p, const offload_options *o, offload_items *out);
 void offload_items_free(offload_items *x);
+
+static inline uint32_t offload_root(const program *p, uint32_t b) { return p->buffers.at[b].root; }
+static inline bool offload_is_slice(const offload_items *x, uint32_t b) {
+  return x->whole[b] == b && offload_root(x->p, b) != b;
+}
+/* Its step takes no time and no memory of the device, and touches nothing there. */
+static inline bool offload_is_of_host(const offload_items *x, uint32_t i) {
+  return x->on_host && x->on_host[i] != HOST_NONE;
+}
+/* offsets_assign rounds sizes up to 256. */
+static inline uint64_t offload_padded(uint64_t bytes) { return (bytes + 255) & ~(uint64_t)255; }
 
 #endif
