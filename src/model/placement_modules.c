@@ -2,7 +2,7 @@
  *
  * What a group has is counted in units: what is before the layers (unit 0), each layer (its number
  * + 1), and what is behind them. */
-#include "base/vec.h"
+#include "model/module_names.h"
 #include "model/placement.h"
 
 #include <stdio.h>
@@ -58,34 +58,20 @@ static void name_unit(const lm *m, int64_t unit, char out[NAME]) {
   }
 }
 
-/* All modules that a group may name, each once. */
-typedef struct {
-  arena mem;
-  map known;
-  VEC(const char *) at;
-} names;
-
-static hp_status add_name(names *n, const char *name, size_t length) {
-  uint32_t have;
-  if (!length || map_get(&n->known, name, length, &have)) return HP_OK;
-  const char *copy = arena_strndup(&n->mem, name, length);
-  if (!copy || !vec_push(&n->at, copy)) return HP_ERR_OOM;
-  return map_set(&n->known, copy, length, 1);
-}
-
-static hp_status list_names(const lm *m, names *n) {
+/* All modules that a group may name. */
+static hp_status list_names(const lm *m, module_names *n) {
   const char *name;
   int64_t unit;
   for (size_t i = 0; (name = name_at(m, i, &unit)); i++) {
     size_t length = module_length(m, name, unit);
     for (size_t k = 0; k <= length; k++)
-      if (k == length || name[k] == '.') HP_TRY(add_name(n, name, k));
+      if (k == length || name[k] == '.') HP_TRY(module_names_add(n, name, k));
   }
   return HP_OK;
 }
 
 /* Modules besides single layers: "model, model.embed_tokens, model.layers, model.norm". */
-static void print_names(const names *n, str *out) {
+static void print_names(const module_names *n, str *out) {
   for (size_t i = 0; i < n->at.len; i++) {
     const char *last = strrchr(n->at.at[i], '.');
     if (last && last[1 + strspn(last + 1, "0123456789")] == 0) continue;
@@ -94,7 +80,7 @@ static void print_names(const names *n, str *out) {
 }
 
 static hp_status refuse_name(const lm *m, const tree_node *at, const char *name) {
-  names n = {0};
+  module_names n = {0};
   str all = {0};
   hp_status st = list_names(m, &n);
   const char *near = st ? NULL : str_nearest(name, n.at.at, n.at.len);
@@ -106,9 +92,7 @@ static hp_status refuse_name(const lm *m, const tree_node *at, const char *name)
                     near ? ", did you mean \"" : "", near ? near : "", near ? "\"?" : ";", all.at,
                     (long long)m->c.layers - 1);
   str_free(&all);
-  map_free(&n.known);
-  vec_free(&n.at);
-  arena_free(&n.mem);
+  module_names_free(&n);
   return st;
 }
 

@@ -3,6 +3,8 @@
  * every input_layernorm. */
 #include "train/train_freeze.h"
 
+#include "model/module_names.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -36,37 +38,31 @@ static const char *module_outside(const char *name, size_t *n) {
 
 typedef const char *module_finder(const char *name, size_t *n);
 
-/* Names of modules, each once, in the order of the model. */
-static hp_status list_modules(const lm *m, module_finder *find, arena *mem, name_list *out) {
+static hp_status list_modules(const lm *m, module_finder *find, module_names *out) {
   for (size_t i = 0; i < m->params.len; i++) {
     size_t n;
     const char *at = find(shown_name(&m->params.at[i]), &n);
-    bool known = at == NULL;
-    for (size_t k = 0; k < out->len && !known; k++)
-      known = strlen(out->at[k]) == n && !memcmp(out->at[k], at, n);
-    if (known) continue;
-    const char *copy = arena_strndup(mem, at, n);
-    if (!copy || !vec_push(out, copy)) return HP_ERR_OOM;
+    if (at) HP_TRY(module_names_add(out, at, n));
   }
   return HP_OK;
 }
 
 static hp_status check_module(const train_config *c, const lm *m, int key, const char *name,
-                              module_finder *find, arena *mem) {
-  name_list all = {0};
+                              module_finder *find) {
+  module_names all = {0};
   str names = {0};
-  hp_status st = list_modules(m, find, mem, &all);
+  hp_status st = list_modules(m, find, &all);
   bool found = false;
-  for (size_t i = 0; i < all.len; i++) {
-    found |= !strcmp(all.at[i], name);
-    str_printf(&names, "%s%s", i ? ", " : "", all.at[i]);
+  for (size_t i = 0; i < all.at.len; i++) {
+    found |= !strcmp(all.at.at[i], name);
+    str_printf(&names, "%s%s", i ? ", " : "", all.at.at[i]);
   }
   if (!st && !found)
     st = tree_error(train_config_at(c, key), __FILE__, __LINE__,
                     "\"%s\" is no module of %s; it has: %s", name, m->path,
                     names.at ? names.at : "none");
   str_free(&names);
-  vec_free(&all);
+  module_names_free(&all);
   return st;
 }
 
@@ -78,8 +74,7 @@ static hp_status list_parts(const train_config *c, const lm *m, arena *mem, name
   for (size_t i = 0; i < c->is.freeze_modules.n; i++) {
     const char *module = c->is.freeze_modules.at[i];
     bool all = !strcmp(module, "all");
-    if (!all)
-      HP_TRY(check_module(c, m, KEY_freeze_trainable_modules, module, module_of_layer, mem));
+    if (!all) HP_TRY(check_module(c, m, KEY_freeze_trainable_modules, module, module_of_layer));
     for (int64_t k = first; k < end; k++) {
       const char *part = arena_printf(mem, ".%lld.%s", (long long)k, all ? "" : module);
       if (!part || !vec_push(parts, part)) return HP_ERR_OOM;
@@ -87,7 +82,7 @@ static hp_status list_parts(const train_config *c, const lm *m, arena *mem, name
   }
   for (size_t i = 0; i < c->is.freeze_extra.n; i++) {
     const char *module = c->is.freeze_extra.at[i];
-    HP_TRY(check_module(c, m, KEY_freeze_extra_modules, module, module_outside, mem));
+    HP_TRY(check_module(c, m, KEY_freeze_extra_modules, module, module_outside));
     if (!vec_push(parts, module)) return HP_ERR_OOM;
   }
   return HP_OK;

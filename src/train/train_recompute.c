@@ -1,6 +1,7 @@
 #include "train/train_recompute.h"
 
 #include "base/place.h"
+#include "model/module_names.h"
 
 #include <limits.h>
 #include <string.h>
@@ -90,39 +91,26 @@ void train_recompute_set(const train_config *c, hp_compile_options *o) {
 
 /* --- with the model --------------------------------------------------------------------------- */
 
-/* Modules of a layer, each once: the names of params up to a dot. */
-typedef struct {
-  arena mem;
-  map known;
-  VEC(const char *) at;
-} modules;
-
-static hp_status add_module(modules *list, const char *name, size_t length) {
-  uint32_t have;
-  if (map_get(&list->known, name, length, &have)) return HP_OK;
-  const char *copy = arena_strndup(&list->mem, name, length);
-  if (!copy || !vec_push(&list->at, copy)) return HP_ERR_OOM;
-  return map_set(&list->known, copy, length, 1);
-}
-
-static hp_status list_modules(const lm *m, modules *list) {
+/* Modules of layers: the names of params up to a dot. */
+static hp_status list_modules(const lm *m, module_names *list) {
   for (size_t i = 0; i < m->params.len; i++) {
     const model_param *p = &m->params.at[i];
     if (p->layer < 0 || p->layer >= m->c.layers) continue;
     for (const char *dot = strchr(p->name, '.'); dot; dot = strchr(dot + 1, '.'))
-      HP_TRY(add_module(list, p->name, (size_t)(dot - p->name)));
+      HP_TRY(module_names_add(list, p->name, (size_t)(dot - p->name)));
   }
   return HP_OK;
 }
 
-static bool matches_one(const modules *list, const char *pattern) {
+static bool matches_one(const module_names *list, const char *pattern) {
   for (size_t i = 0; i < list->at.len; i++)
     if (place_matches(pattern, list->at.at[i])) return true;
   return false;
 }
 
 /* The last component is compared too: "mpl" is near "mlp". */
-static hp_status refuse_pattern(const train_config *c, const modules *list, const char *pattern) {
+static hp_status refuse_pattern(const train_config *c, const module_names *list,
+                                const char *pattern) {
   const char *near = str_nearest(pattern, list->at.at, list->at.len);
   for (size_t i = 0; !near && i < list->at.len; i++) {
     const char *last = strrchr(list->at.at[i], '.');
@@ -137,13 +125,11 @@ static hp_status refuse_pattern(const train_config *c, const modules *list, cons
 }
 
 static hp_status check_patterns(const train_config *c, const lm *m) {
-  modules list = {0};
+  module_names list = {0};
   hp_status st = list_modules(m, &list);
   for (const char *const *p = c->is.recompute_places; !st && *p; p++)
     if (!matches_one(&list, *p)) st = refuse_pattern(c, &list, *p);
-  map_free(&list.known);
-  vec_free(&list.at);
-  arena_free(&list.mem);
+  module_names_free(&list);
   return st;
 }
 
