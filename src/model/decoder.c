@@ -38,7 +38,7 @@ hp_tensor decoder_attention(model_build *b, int layer, hp_tensor x) {
   hp_tensor q = project_heads(b, layer, x, c->heads, "q_proj", "self_attn.q_norm");
   hp_tensor k = project_heads(b, layer, x, c->kv_heads, "k_proj", "self_attn.k_norm");
   hp_tensor v = project_heads(b, layer, x, c->kv_heads, "v_proj", NULL);
-  hp_at(b->g, layer_place(layer, "self_attn").text);
+  hp_at(b->g, layer_place(layer, "self_attn." CORE_ATTENTION).text);
   hp_attention_options how = {.window = c->windowed[layer] ? c->window : 0};
   hp_tensor o = build_attention(b, layer, q, k, v, &how);
   return decoder_attention_out(b, layer, o, c->heads * c->head_dim);

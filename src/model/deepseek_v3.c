@@ -68,7 +68,7 @@ static hp_tensor build_mla(model_build *b, int layer, hp_tensor x) {
   x = build_annotated(b, layer, "attn_in", hp_cast(b->g, x, b->compute));
   hp_tensor q = build_queries(b, layer, x), k, v;
   build_keys_and_values(b, layer, x, &k, &v);
-  hp_at(b->g, layer_place(layer, "self_attn").text);
+  hp_at(b->g, attention_place(layer, CORE_ATTENTION).text);
   hp_attention_options how = {.scale = c->latent.score_scale};
   hp_tensor o = build_attention(b, layer, q, k, v, &how);
   return decoder_attention_out(b, layer, o, width);

@@ -226,6 +226,8 @@ hp_tensor build_rope(model_build *b, hp_tensor x);
 hp_tensor build_embedding(model_build *b, hp_tensor table, int64_t frozen);
 /* In training, x with dropout at rate p; `name` is the place, which selects the mask. */
 hp_tensor build_dropout(model_build *b, hp_tensor x, double p, const char *name);
+/* The place of attention without its projections, in the module that has them: Megatron's name. */
+#define CORE_ATTENTION "core_attn"
 /* Causal attention of q over k and v [B,T,KV,D], through the cache of the layer if there is one,
  * with the model's dropout in training.  Only scale and window of o are used. */
 hp_tensor build_attention(model_build *b, int layer, hp_tensor q, hp_tensor k, hp_tensor v,

@@ -41,7 +41,7 @@ static hp_tensor build_self_attention(model_build *b, int layer, hp_tensor x) {
     part[i] = build_heads(b, hp_slice(b->g, qkv, 2, i * w, (i + 1) * w), c->heads, c->head_dim);
     part[i] = build_annotated(b, layer, name[i], part[i]);
   }
-  hp_at(b->g, make_place(layer, "attn").text);
+  hp_at(b->g, make_place(layer, "attn." CORE_ATTENTION).text);
   hp_attention_options how = {.scale = score_scale(c, layer)};
   hp_tensor o = build_attention(b, layer, part[0], part[1], part[2], &how);
   o = build_annotated(b, layer, "attn_mid", build_merge(b, o, w));
