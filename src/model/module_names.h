@@ -13,6 +13,8 @@ typedef struct {
 
 /* The first n characters of name, if there is no such name yet; n may be 0: nothing. */
 hp_status module_names_add(module_names *m, const char *name, size_t n);
+/* Does the pattern name one of them, as in base/place.h? */
+bool module_names_match(const module_names *m, const char *pattern);
 void module_names_free(module_names *m);
 
 #endif

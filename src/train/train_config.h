@@ -179,6 +179,7 @@ typedef struct {
     train_recompute recompute;           /* SOME: */
     int recompute_blocks;                /* the first layers, of each stage; 0: all */
     const char *const *recompute_places; /* modules, NULL at the end; NULL: all */
+    train_names recompute_modules;       /* by Megatron's names: the model decides on places */
     uint64_t memory_limit; /* bytes, 0 = none; a share until the run knows its bytes */
     tier_options tiers;
     train_deepspeed deepspeed;

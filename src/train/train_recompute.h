@@ -7,8 +7,9 @@
 
 /* Fills c->is.recompute*: auto, none, full, a number of layers, or patterns of modules. */
 hp_status train_recompute_decide(train_config *c);
-/* Compares it with the model: its number of layers, and the names of modules in them. */
-hp_status train_recompute_check(const train_config *c, const lm *m);
+/* Compares it with the model: its number of layers, and the names of modules in them; finds those
+ * of recompute_modules. */
+hp_status train_recompute_check(train_config *c, const lm *m);
 /* Into the options of a step. */
 void train_recompute_set(const train_config *c, hp_compile_options *o);
 

@@ -20,7 +20,7 @@ static hp_status decide_experts(const train_config *c, lm *m) {
 }
 
 /* The model, without a device. */
-static hp_status create_model(const train_config *c, lm **m) {
+static hp_status create_model(train_config *c, lm **m) {
   bool lora = c->finetuning_type == TUNING_LORA; /* frozen weights: as products read them */
   lm_options o = {.compute = c->is.compute, .weights = lora ? c->is.compute : HP_F32};
   HP_TRY(lm_create(c->model_name_or_path, NULL, &o, m));

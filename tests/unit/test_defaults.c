@@ -56,6 +56,8 @@ static const char top[] =
     " adam_beta2=0.999 adam_epsilon=1e-08 max_grad_norm=1.0 bf16=false seed=42 data_seed=null"
     " neftune_noise_alpha=null"
     " gradient_checkpointing=null disable_gradient_checkpointing=false"
+    " recompute_granularity=none recompute_method=none recompute_num_layers=null"
+    " recompute_modules=null"
     " average_tokens_across_devices=true per_device_eval_batch_size=8 eval_strategy=no"
     " eval_steps=null eval_delay=0 eval_on_start=false metric_for_best_model=null"
     " greater_is_better=null dtype=auto threads=0 devices=1 memory_limit=null offload=null "

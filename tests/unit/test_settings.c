@@ -114,6 +114,7 @@ static const char free_keys[] =
     " disable_tqdm output_dir dataset_dir"
     /* how the machine does it, with the same bits */
     " gradient_checkpointing disable_gradient_checkpointing threads memory_limit deepspeed offload"
+    " recompute_granularity recompute_method recompute_num_layers recompute_modules"
     " flash flash_limit host_limit"
     " verify_replicas_steps ";
 
