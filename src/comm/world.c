@@ -168,6 +168,7 @@ static hp_status join_world(world_facts *w) {
   HP_TRY(make_room());
   HP_TRY(world_listen());
   HP_TRY(world_listen_probes());
+  world.talks = true;
   return share_memory();
 }
 

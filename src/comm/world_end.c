@@ -66,7 +66,7 @@ static void finish_sends(void) {
 }
 
 void world_leave(void) {
-  if (world.facts.size == 1 || world.begun.code) return;
+  if (!world.talks) return;
   finish_sends();
   world_end_probes(false);
   world.t->cancel(&world.in_request);
@@ -74,12 +74,14 @@ void world_leave(void) {
   world.t->end();
 }
 
+/* What process 0 says where it hears nothing of the others. */
+static const char *get_own_message(void) {
+  return get_own_note()->text[0] && !world.facts.rank ? world.message : NULL;
+}
+
 int world_end(int code, const char **told) {
-  *told = NULL;
-  if (world.facts.size == 1 || world.begun.code) {
-    *told = get_own_note()->text[0] && !world.facts.rank ? world.message : NULL;
-    return code;
-  }
+  *told = get_own_message();
+  if (!world.talks) return code;
   if (code) world_fail();
   get_own_note()->rank = world.facts.rank;
   get_own_note()->code = code;
@@ -91,6 +93,7 @@ int world_end(int code, const char **told) {
   pthread_mutex_unlock(&world.lock);
   if (await_notes()) return code;
   if (!world.facts.rank) judge_notes();
+  *told = NULL;
   if (!world.facts.rank && world.verdict.code)
     *told = world.verdict.rank ? world.verdict.text : world.message;
   return world.verdict.code;

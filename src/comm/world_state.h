@@ -74,7 +74,8 @@ enum { GATHER_SMALL = 64, GATHER_MESSAGES = 2 };
 
 typedef struct {
   pthread_once_t once;
-  err_report begun; /* why the other processes could not be reached */
+  err_report begun; /* why the other processes could not be joined */
+  bool talks;       /* notes go to the others and come from them; also if joining failed later */
   world_facts facts;
   const transport *t;
   pthread_mutex_t lock; /* guards calls of the transport, and the fields below */

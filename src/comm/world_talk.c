@@ -56,9 +56,12 @@ static hp_status report_failure(void) {
   HP_FAIL(HP_ERR_COMM, "process %d failed, and the others cannot go on without it", world.failed);
 }
 
-/* Tests those requests once, with the lock held; *left: how many are not done, *peer: of one. */
+/* Tests those requests once, with the lock held; *left: how many are not done, *peer: of one. Notes
+ * are read before: a process that fails has sent its data before its note, and what has come of
+ * others by then is not to be given up. */
 static hp_status test_all(comm_request *r, int64_t n, int64_t *left, int *peer) {
   const char *failure = NULL;
+  hp_status st = world_read_notes();
   *left = 0;
   for (int64_t i = 0; i < n; i++) {
     const char *why = r[i].done ? NULL : world.t->test(&r[i].id, &r[i].done);
@@ -70,8 +73,7 @@ static hp_status test_all(comm_request *r, int64_t n, int64_t *left, int *peer) 
     *peer = r[i].peer;
     ++*left;
   }
-  if (failure) return world_refuse(failure);
-  return *left ? world_read_notes() : HP_OK;
+  return failure ? world_refuse(failure) : st;
 }
 
 hp_status world_wait_some(const wait_place *at, comm_request *r, int64_t n, int64_t *left) {

@@ -105,6 +105,13 @@ echo 'lerning_rate: 1' >>job/job.yaml
 launch 3 train job/job.yaml strategy=dp=3
 refused lerning_rate
 said_once lerning_rate
+for late in 0 1; do # the others fail before it has joined them
+  export HYPER_TEST_LATE_RANK=$late
+  launch 3 train job/job.yaml strategy=dp=3
+  unset HYPER_TEST_LATE_RANK
+  refused lerning_rate
+  said_once lerning_rate
+done
 sed -i '$d' job/job.yaml
 cp job/job.yaml long.yaml
 for i in $(seq 100 140); do echo "a_name_that_no_key_of_a_configuration_has_$i: 1"; done >>long.yaml
