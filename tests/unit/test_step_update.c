@@ -6,13 +6,14 @@
 #include "train/step.h"
 #include "train/step_choice.h"
 
+#include <stdio.h>
 #include <string.h>
 
-enum { ROWS = 2, LONGEST = 32, MOST = 3, VOCAB = 64, STEPS = 5 };
+enum { ROWS = 2, LONGEST = 32, MOST = 3, VOCAB = 64, STEPS = 5, LAYERS = 3 };
 
 static const char config[] = "{\"model_type\": \"llama\", \"hidden_size\": 32, "
                              "\"intermediate_size\": 48, \"num_attention_heads\": 4, "
-                             "\"num_key_value_heads\": 2, \"num_hidden_layers\": 3, "
+                             "\"num_key_value_heads\": 2, \"num_hidden_layers\": %d, "
                              "\"vocab_size\": 64, \"max_position_embeddings\": 64}";
 
 static const step_options adamw = {.optimizer = {OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.99,
@@ -25,10 +26,11 @@ typedef struct {
   lm *m;
 } model;
 
-static void open_model(const hp_device_options *o, model *j) {
-  char path[512];
+static void open_model(const hp_device_options *o, int layers, model *j) {
+  char path[512], text[sizeof config];
+  int n = snprintf(text, sizeof text, config, layers);
   snprintf(path, sizeof path, "%s/config.json", test_dir());
-  CHECK_OK(file_write(path, config, sizeof config - 1));
+  CHECK_OK(file_write(path, text, (size_t)n));
   CHECK_OK(hp_device_open(o, &j->d));
   CHECK_OK(lm_create(path, j->d, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &j->m));
 }
@@ -97,7 +99,7 @@ static void train(const step_options *o, step_update_when update, int micros, co
   model j;
   stepper *s;
   own.update = update;
-  open_model(&(hp_device_options){.threads = 1, .interpret = true, .mesh = mesh}, &j);
+  open_model(&(hp_device_options){.threads = 1, .interpret = true, .mesh = mesh}, LAYERS, &j);
   CHECK_OK(lm_init(j.m, 5));
   lm_share_rope(j.m, LONGEST);
   CHECK_OK(stepper_create(j.m, &own, &s));
@@ -164,7 +166,7 @@ TEST(the_update_is_left_to_the_next_step_where_that_is_faster) {
   CHECK_OK(file_write(path, slow, sizeof slow - 1));
   hp_device_options o = {.threads = 1, .plan_only = true, .cluster = path};
   for (int k = 0; k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_AUTO;
-  open_model(&o, &j);
+  open_model(&o, LAYERS, &j);
   for (step_update_when update = UPDATE_AUTO; update <= UPDATE_NEXT_STEP; update++) {
     step_ways w;
     step_choice c;
@@ -186,7 +188,9 @@ TEST(the_update_is_left_to_the_next_step_where_that_is_faster) {
   close_model(&j);
 }
 
-/* The best of all four ways, but for a per cent that is not worth a change, whatever the limit. */
+/* The best of all four ways, but for a per cent that is not worth a change, whatever the limit.  Of
+ * a small problem, since each way is planned: at 70 % all layers are recomputed, at 40 % one of
+ * two. */
 TEST(no_way_of_a_step_is_faster_than_the_one_chosen) {
   micro_shape shape = {ROWS, LONGEST};
   char path[512];
@@ -195,11 +199,11 @@ TEST(no_way_of_a_step_is_faster_than_the_one_chosen) {
   CHECK_OK(file_write(path, slow, sizeof slow - 1));
   hp_device_options o = {.threads = 1, .plan_only = true, .cluster = path};
   for (int k = 0; k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_AUTO;
-  open_model(&o, &j);
+  open_model(&o, 2, &j);
   step_ways w;
   step_choice c;
   step_plan all, best, other;
-  step_options own = adamw;
+  step_options own = sgd;
   own.update = UPDATE_AUTO;
   own.remat_auto = true;
   step_ways_init(&w, &(step_pieces){.m = j.m, .d = j.d, .o = own, .plan = true});
@@ -208,6 +212,7 @@ TEST(no_way_of_a_step_is_faster_than_the_one_chosen) {
   for (uint64_t share = 70; share >= 40; share -= 30) {
     hp_device_set_memory_limit(j.d, all.stats.memory.planned_bytes * share / 100);
     CHECK_OK(step_choose(&w, &shape, 1, &c, &best));
+    CHECK_EQ(c.way, share == 70 ? STEP_WITH_REMAT : STEP_WITH_SOME);
     for (int k = 0; k < 4; k++) {
       step_choice way = {.way = k / 2 ? STEP_WITH_REMAT : STEP_AS_ASKED, .leaves = k % 2};
       CHECK_OK(step_plan_make(&w, &shape, 1, &way, &other, NULL, NULL));
