@@ -2,20 +2,7 @@
 #include "test.h"
 
 #include "base/yaml.h"
-#include "train/train_config.h"
-
-#define MINIMUM "model_name_or_path: m\nstage: pt\nfinetuning_type: full\ndataset: d\n"
-
-/* The tree outlives the config. */
-static hp_status parse(const char *more, tree *source, train_config *c) {
-  str s = {0};
-  *source = (tree){0};
-  str_printf(&s, MINIMUM "%s", more);
-  hp_status st = yaml_parse(s.at, s.len, "run.yaml", source);
-  if (!st) st = train_config_parse(source->root, c);
-  str_free(&s);
-  return st;
-}
+#include "config_text.h"
 
 /* keys, and what says the same in our own words */
 static const struct {
@@ -64,8 +51,8 @@ static const struct {
 static void check_same(const char *keys, const char *own) {
   train_config a, b;
   tree of_a, of_b;
-  CHECK_OK(parse(own, &of_b, &b));
-  CHECK_OK(parse(keys, &of_a, &a));
+  CHECK_OK(config_text_parse(own, &of_b, &b));
+  CHECK_OK(config_text_parse(keys, &of_a, &a));
   bool strategies = !memcmp(&a.is.place.group[0].by, &b.is.place.group[0].by, sizeof(strategy));
   bool schedules = !a.is.pipe_schedule == !b.is.pipe_schedule &&
                    (!a.is.pipe_schedule || !strcmp(a.is.pipe_schedule, b.is.pipe_schedule));
@@ -122,17 +109,8 @@ static const struct {
 };
 
 TEST(megatron_keys_that_contradict_are_refused_with_both_lines) {
-  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-    train_config c;
-    tree source;
-    hp_status st = parse(refused[i].more, &source, &c);
-    if (!st || !strstr(err_message(), refused[i].says))
-      test_fail(__FILE__, __LINE__, "%s gives\n  \"%s\", want \"%s\" in it", refused[i].more,
-                st ? err_message() : "no failure", refused[i].says);
-    if (!st) train_config_free(&c);
-    err_clear();
-    tree_free(&source);
-  }
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    config_text_refused(refused[i].more, refused[i].says);
 }
 
 TEST(megatron_keys_are_printed_and_read_back) {
@@ -140,7 +118,7 @@ TEST(megatron_keys_are_printed_and_read_back) {
     train_config a, b;
     str text = {0};
     tree source, t;
-    CHECK_OK(parse(same[i].keys, &source, &a));
+    CHECK_OK(config_text_parse(same[i].keys, &source, &a));
     train_config_print(&a, &text);
     CHECK_OK(yaml_parse(text.at, text.len, "printed.yaml", &t));
     CHECK_OK(train_config_parse(t.root, &b));

@@ -2,24 +2,12 @@
 #include "test.h"
 
 #include "base/yaml.h"
-#include "train/train_config.h"
+#include "config_text.h"
 
-#define MINIMUM "model_name_or_path: m\nstage: pt\nfinetuning_type: full\ndataset: d\n"
 #define FULL    "recompute_granularity: full\n"
 #define SOME    "recompute_granularity: selective\n"
 #define BLOCK   FULL "recompute_method: block\n"
 #define UNIFORM FULL "recompute_method: uniform\n"
-
-/* The tree outlives the config. */
-static hp_status parse(const char *more, tree *source, train_config *c) {
-  str s = {0};
-  *source = (tree){0};
-  str_printf(&s, MINIMUM "%s", more);
-  hp_status st = yaml_parse(s.at, s.len, "run.yaml", source);
-  if (!st) st = train_config_parse(source->root, c);
-  str_free(&s);
-  return st;
-}
 
 static const struct {
   const char *keys;
@@ -61,7 +49,7 @@ TEST(megatron_keys_of_recomputation_are_read_and_printed) {
     train_config c, again;
     tree source, t;
     str text = {0};
-    CHECK_OK(parse(means[i].keys, &source, &c));
+    CHECK_OK(config_text_parse(means[i].keys, &source, &c));
     check_means(&c, i);
     train_config_print(&c, &text);
     CHECK_OK(yaml_parse(text.at, text.len, "printed.yaml", &t));
@@ -79,9 +67,9 @@ TEST(a_chunk_of_several_layers_is_told_to_be_single_layers) {
   for (int n = 1; n <= 2; n++) {
     train_config c;
     tree source;
-    CHECK_OK(
-        parse(n == 1 ? UNIFORM "recompute_num_layers: 1\n" : UNIFORM "recompute_num_layers: 2\n",
-              &source, &c));
+    CHECK_OK(config_text_parse(n == 1 ? UNIFORM "recompute_num_layers: 1\n"
+                                      : UNIFORM "recompute_num_layers: 2\n",
+                               &source, &c));
     bool told = false;
     for (size_t i = 0; i < c.notes.len; i++)
       told |=
@@ -143,15 +131,6 @@ static const struct {
 };
 
 TEST(megatron_keys_of_recomputation_that_contradict_are_refused_with_both_lines) {
-  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-    train_config c;
-    tree source;
-    hp_status st = parse(refused[i].more, &source, &c);
-    if (!st || !strstr(err_message(), refused[i].says))
-      test_fail(__FILE__, __LINE__, "%s gives\n  \"%s\", want \"%s\" in it", refused[i].more,
-                st ? err_message() : "no failure", refused[i].says);
-    if (!st) train_config_free(&c);
-    err_clear();
-    tree_free(&source);
-  }
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+    config_text_refused(refused[i].more, refused[i].says);
 }

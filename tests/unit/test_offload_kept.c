@@ -2,6 +2,7 @@
 #include "mem/offload_kept.h"
 
 #include "test.h"
+#include "offload_case.h"
 
 #include <string.h>
 
@@ -26,14 +27,9 @@ static void make(kept_case *c, uint64_t cap) {
     c->touch[2 * x + 1] = (offload_touch){STEPS - 1 - x, OFFLOAD_READ};
   }
   for (uint32_t k = 0; k < TOUCHES; k++) c->from[k] = OFFLOAD_FREE;
-  c->p = (offload_problem){.n = STEPS,
-                           .duration_s = c->duration,
-                           .items = ITEMS,
-                           .item = c->item,
-                           .touch = c->touch,
-                           .touches = TOUCHES,
-                           .link = {{20, 20, 0.1}, {5, 5, 0.1}},
-                           .cap = cap};
+  c->p = offload_case(c->duration, STEPS, c->item, ITEMS, c->touch, TOUCHES, cap);
+  c->p.link[0] = (offload_link){20, 20, 0.1};
+  c->p.link[1] = (offload_link){5, 5, 0.1};
 }
 
 static bool same_copies(const offload_plan *a, const offload_plan *b) {

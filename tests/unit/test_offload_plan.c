@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "mem/offload_bound.h"
 #include "mem/offload_sweep.h"
+#include "offload_case.h"
 
 #include <math.h>
 
@@ -238,12 +239,7 @@ static void make_overwritten(uint64_t seed, overwritten_case *o) {
     }
     used += it->touches;
   }
-  o->c.p = (offload_problem){.n = MANY_STEPS,
-                             .duration_s = o->duration,
-                             .items = MANY_ITEMS,
-                             .item = o->item,
-                             .touch = o->touch,
-                             .touches = used};
+  o->c.p = offload_case(o->duration, MANY_STEPS, o->item, MANY_ITEMS, o->touch, used, 0);
   for (int t = 0; t < OFFLOAD_TIERS; t++) o->c.p.link[t] = (offload_link){2, 0.6, 0};
 }
 
@@ -302,13 +298,7 @@ static void make_halves(small_case *c, uint64_t cap) {
     for (uint32_t k = 0; k < 2; k++)
       c->touch[2 * x + k] = (offload_touch){step[x][k], OFFLOAD_READ};
   }
-  c->p = (offload_problem){.n = 3,
-                           .duration_s = c->duration,
-                           .items = 4,
-                           .item = c->item,
-                           .touch = c->touch,
-                           .touches = 8,
-                           .cap = cap};
+  c->p = offload_case(c->duration, 3, c->item, 4, c->touch, 8, cap);
   for (int t = 0; t < OFFLOAD_TIERS; t++) c->p.link[t] = (offload_link){0.5, 0.5, 0};
 }
 

@@ -4,6 +4,7 @@
 #include "base/vec.h"
 #include "mem/offload_lanes.h"
 #include "mem/offload_select.h"
+#include "offload_case.h"
 
 /* --- lanes ------------------------------------------------------------------------------------ */
 
@@ -59,13 +60,7 @@ static void make_case(small_case *c, double bytes_s) {
                               {8, OFFLOAD_READ},
                               {4, OFFLOAD_WRITE}}};
   for (int i = 0; i < STEPS; i++) c->duration[i] = 1;
-  c->p = (offload_problem){.n = STEPS,
-                           .duration_s = c->duration,
-                           .items = ITEMS,
-                           .item = c->item,
-                           .touch = c->touch,
-                           .touches = TOUCHES,
-                           .cap = 10};
+  c->p = offload_case(c->duration, STEPS, c->item, ITEMS, c->touch, TOUCHES, 10);
   for (int t = 0; t < OFFLOAD_TIERS; t++) c->p.link[t] = (offload_link){bytes_s, bytes_s, 0};
   CHECK_OK(offload_selection_create(&c->p, &c->s));
 }
