@@ -36,6 +36,7 @@ none=$(bytes_with none) one=$(bytes_with 1) all=$(bytes_with full) mlp=$(bytes_w
 [ "$all" -lt "$one" ] && [ "$one" -lt "$none" ] || fail "full $all, 1 layer $one, none $none"
 [ "$all" -lt "$mlp" ] && [ "$mlp" -lt "$none" ] || fail "full $all, mlp $mlp, none $none"
 [ "$(bytes_with 0)" = "$none" ] || fail "0 layers are not as none"
+[ "$(bytes_with "$LAYERS")" = "$all" ] || fail "$LAYERS layers are not as full"
 
 it "what the model does not have is refused with what it has"
 refuse() {
@@ -43,13 +44,21 @@ refuse() {
   shift
   refused "$@"
 }
-refuse 99 "recompute" "99 layers, but the model has"
+refuse $((LAYERS + 1)) "recompute" "$((LAYERS + 1)) layers, but the model has $LAYERS"
 refuse -1 "recompute" "from 0 on"
 refuse "[mpl]" "recompute" 'matches "mpl"' 'did you mean "mlp"'
 refuse "[lm_head]" "recompute" 'matches "lm_head"'
 refuse "[]" "recompute" "empty list"
 refuse fulll "recompute" "a list of modules" 'did you mean "full"'
 refuse "{mlp: full}" "recompute" "a list of modules"
+
+it "where the key is in a file, its line is told"
+lines=$(wc -l <job/job.yaml)
+for how in 99 "[mpl]" "[]" fulll; do
+  { cat job/job.yaml; echo "hyper_parallel: {recompute: $how}"; } >bad.yaml
+  run train bad.yaml output_dir=refused
+  refused "bad.yaml:$((lines + 1)):" "recompute: "
+done
 
 it "a key that says otherwise is named"
 run train job/job.yaml output_dir=refused hyper_parallel.recompute=1 gradient_checkpointing=true
