@@ -106,3 +106,22 @@ TEST(a_refused_offload_is_not_kept) {
   }
   offload_kept_free(&kept);
 }
+
+/* What was kept before there were too many is not given any more. */
+TEST(forgotten_offloads_are_planned_anew) {
+  offload_kept kept = {.bytes = 0};
+  for (uint64_t round = 0; round < 4; round++) {
+    kept_case c;
+    offload_plan own, plan;
+    make(&c, 20 + round % 2 * 10);
+    CHECK_OK(offload_plan_make(&c.p, &own));
+    CHECK_OK(offload_kept_make(&kept, &c.p, &plan));
+    CHECK(same_copies(&own, &plan));
+    CHECK_EQ(kept.plan.len, 1);
+    CHECK(kept.bytes < 1 << 20);
+    kept.bytes = 32 << 20; /* as after many plans */
+    offload_plan_free(&own);
+    offload_plan_free(&plan);
+  }
+  offload_kept_free(&kept);
+}

@@ -60,6 +60,30 @@ TEST(blocks_cut_from_a_rectangle_fit_into_it_again) {
   }
 }
 
+/* Bytes that the search did not find a plan for in its time are not below the bound. */
+TEST(a_search_that_is_given_up_proves_nothing) {
+  enum { ROUNDS = 12 };
+  unsigned seed = 8;
+  int given_up = 0;
+  for (int round = 0; round < ROUNDS; round++) {
+    block b[MAX];
+    offsets_buffer buffer[MAX];
+    uint64_t offset[MAX];
+    offsets_summary s;
+    uint32_t n = cut_blocks(&seed, b, 300);
+    for (uint32_t i = 0; i < n; i++)
+      buffer[i] = (offsets_buffer){.size = 1024 * (uint64_t)(b[i].high - b[i].low),
+                                   .first = b[i].from,
+                                   .last = b[i].to - 1};
+    offsets_problem p = {.buffer = buffer, .n = n, .effort = 2000000, .limit = {CAPACITY}};
+    CHECK_OK(offsets_assign(&p, offset, &s));
+    CHECK_OK(offsets_verify(&p, offset));
+    CHECK_EQ(s.bound[0], CAPACITY);
+    given_up += s.peak[0] > CAPACITY;
+  }
+  CHECK(given_up > 0);
+}
+
 /* Blocks one after the other at the same bytes become tied: they are one tensor that comes back. */
 static void tie_blocks(const block *b, offsets_buffer *buffer, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
