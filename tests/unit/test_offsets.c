@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "mem/offsets.h"
-#include "mem/offsets_search.h"
 #include "prog/vclock.h"
 
 #include <stdlib.h>
@@ -147,58 +146,6 @@ TEST(small_plans_are_optimal) {
     above_bound += s.bound[0] < best;
   }
   CHECK(above_bound > 0); /* the search had something to prove */
-}
-
-/* What the exact search takes fixed buffers as: everything below their ends is occupied. */
-static uint64_t fill_below(const offsets_problem *p, offsets_buffer *b) {
-  uint64_t top = 0;
-  for (uint32_t i = 0; i < p->n; i++) {
-    b[i] = p->buffer[i];
-    if (!b[i].fixed || !b[i].size) continue;
-    b[i].size = b[i].offset + size_of(&b[i]);
-    b[i].align = 1;
-    b[i].offset = 0;
-    if (b[i].size > top) top = b[i].size;
-  }
-  return top;
-}
-
-/* The items to place, the fixed ones first. */
-static uint32_t list_items(const offsets_items *t, uint32_t *item, uint32_t *n_fixed) {
-  uint32_t n = 0;
-  for (int fixed = 1; fixed >= 0; fixed--) {
-    for (uint32_t k = 0; k < t->n; k++)
-      if (t->item[k].size && t->item[k].fixed == fixed) item[n++] = k;
-    if (fixed) *n_fixed = n;
-  }
-  return n;
-}
-
-/* To the byte, and one less: the greedy plans before it hide what it misses. */
-TEST(the_search_finds_the_least_peak_and_proves_that_it_is) {
-  enum { N = 7, ROUNDS = 1500 };
-  unsigned seed = 11;
-  for (int round = 0; round < ROUNDS; round++) {
-    offsets_buffer b[N], filled[N];
-    uint32_t n = 2 + draw(&seed, N - 1), item[N], n_fixed, left;
-    random_buffers(&seed, b, n, round % 3 == 0);
-    offsets_problem p = {.buffer = b, .n = n}, q = {.buffer = filled, .n = n};
-    offsets_items t = {0};
-    offsets_search *s;
-    uint64_t found[N] = {0}, offset[N], work = 10000000, top = fill_below(&p, filled);
-    uint64_t best = least_peak(&q);
-    CHECK_OK(offsets_items_build(&p, &t));
-    left = list_items(&t, item, &n_fixed);
-    if (left > n_fixed) {
-      CHECK_OK(offsets_search_create(&t, item, left, n_fixed, &s));
-      if (best > top) CHECK_EQ(offsets_search_run(s, best - 1, &work, found), SEARCH_NONE);
-      CHECK_EQ(offsets_search_run(s, best, &work, found), SEARCH_FOUND);
-      for (uint32_t i = 0; i < n; i++) offset[i] = b[i].fixed ? b[i].offset : found[t.of[i]];
-      CHECK(!overlap(&p, offset) && peak_of(&p, offset, 0) <= best);
-      offsets_search_free(s);
-    }
-    offsets_items_free(&t);
-  }
 }
 
 TEST(fixed_offsets_are_kept_and_the_rest_fits_around_them) {
