@@ -222,3 +222,31 @@ TEST(no_way_of_a_step_is_faster_than_the_one_chosen) {
   step_ways_free(&w);
   close_model(&j);
 }
+
+/* Steps of one number of micro-batches but other lengths: what the short one keeps, the long one
+ * has no room for. */
+TEST(steps_of_other_lengths_have_choices_of_their_own) {
+  micro_shape shape = {ROWS, LONGEST};
+  step_options own = adamw;
+  step_ways w;
+  step_plan kept, again;
+  stepper *s;
+  model j;
+  own.remat_auto = own.limited = true;
+  open_model(&(hp_device_options){.threads = 1, .plan_only = true}, 2, &j);
+  step_ways_init(&w, &(step_pieces){.m = j.m, .d = j.d, .o = own, .plan = true});
+  CHECK_OK(step_plan_make(&w, &shape, 1, &(step_choice){.way = STEP_AS_ASKED}, &kept, NULL, NULL));
+  CHECK_OK(
+      step_plan_make(&w, &shape, 1, &(step_choice){.way = STEP_WITH_REMAT}, &again, NULL, NULL));
+  step_ways_free(&w);
+  close_model(&j);
+  uint64_t limit = again.stats.memory.planned_bytes;
+  CHECK(limit < kept.stats.memory.planned_bytes);
+  open_model(&(hp_device_options){.threads = 1, .interpret = true, .memory_limit = limit}, 2, &j);
+  CHECK_OK(lm_init(j.m, 5));
+  lm_share_rope(j.m, LONGEST);
+  CHECK_OK(stepper_create(j.m, &own, &s));
+  for (int64_t t = 2; t < 6; t++) run_step(s, 1, t); /* the short one first */
+  stepper_free(s);
+  close_model(&j);
+}
