@@ -90,3 +90,11 @@ for how in none full 1 2 3 "[mlp]"; do
   awk -v a="$auto" -v b="$at" 'BEGIN { exit !(a > 0 && b > 0 && a <= b * 1.01) }' || fail "auto $auto s, $how $at s"
   err_lacks "activations of the first"
 done
+
+it "a quarter of the layers, or three, where copies take less time, by the limit"
+sed -i "s/0\.02,/0.035,/g" slow.yaml
+for want in "65 first layer" "43 first 3 layers"; do
+  run explain job/job.yaml --json memory_limit=$((resident * ${want%% *} / 100)) hyper_parallel.cluster=slow.yaml
+  exit_is 0
+  err_has "activations of the ${want#* } are recomputed"
+done
