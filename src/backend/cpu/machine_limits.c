@@ -7,19 +7,37 @@
 
 enum {
   FMA_RUNS = 40,
-  READ_RUNS = 5,
+  FMA_STEADY = 5, /* so many runs that are no faster end the measurement */
   FMA_ROUNDS = 50000,
+  READ_RUNS = 10,
+  READ_STEADY = 3,
   READ_MOST = 256 << 20,
   READ_USUAL = 64 << 20,
+  READ_FLUSHED = 32 << 20,
+  READ_PART = 1 << 20, /* of a thread, at least: its time is to be long beside that of its start */
   READ_LEAST = 1 << 20,
-  CACHES = 3, /* times the largest cache: of what is read in turn next to nothing is still there */
-  STEADY = 2  /* so many runs that are no faster end the measurement */
+  LINE = 64,
+  CACHES = 3 /* times the largest cache: of what is read in turn next to nothing is still there */
 };
 static const double FASTER = 1.02;
 
-/* Dot products of pairs of bf16, as many chains as limits_fma_avx512 has. */
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
+
+static bool can_flush(void) {
+  unsigned a, b = 0, c, d;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_CLFLUSHOPT);
+}
+
+/* Takes these bytes out of all caches. */
+__attribute__((target("clflushopt"))) static void flush(const float *x, int64_t n) {
+  for (int64_t k = 0; k < n; k += LINE / (int64_t)sizeof *x)
+    _mm_clflushopt((void *)(uintptr_t)(x + k));
+  _mm_mfence();
+}
+
+/* Dot products of pairs of bf16, as many chains as limits_fma_avx512 has. */
 
 enum { DOT_CHAINS = 24 };
 
@@ -36,6 +54,8 @@ __attribute__((target("avx512f,avx512bf16"))) static float limits_dot(int64_t ro
   return _mm512_reduce_add_ps(s[0]);
 }
 #else
+static bool can_flush(void) { return false; }
+static void flush(const float *x, int64_t n) { (void)x, (void)n; }
 static float limits_dot(int64_t rounds, int64_t *flops) { return limits_fma_plain(rounds, flops); }
 #endif
 
@@ -59,10 +79,11 @@ double limits_measure_flops(cpu_isa isa, pool *threads, hp_dtype type) {
   static limits_fma_fn *const fn[ISA_COUNT] = ISA_TABLE(limits_fma);
   job j = {.isa = isa, .fma = type == HP_BF16 && isa == ISA_AVX512_BF16 ? limits_dot : fn[isa]};
   double best = 0;
-  for (int r = 0; r < FMA_RUNS; r++) {
+  for (int r = 0, steady = 0; r < FMA_RUNS && steady < FMA_STEADY; r++) {
     double start = time_now_s();
     pool_run(threads, pool_size(threads), run_fma_share, &j);
     double rate = (double)j.flops * pool_size(threads) / (time_now_s() - start);
+    steady = rate > FASTER * best ? 0 : steady + 1;
     if (rate > best) best = rate;
   }
   return best;
@@ -74,27 +95,36 @@ static void read_part(void *ctx, int64_t part) {
   j->sink[part % 64] = fn[j->isa](j->x + part * j->per_part, j->per_part);
 }
 
-/* Enough that caches hold little of it: the less, the shorter the measurement. */
-static size_t choose_bytes(uint64_t most) {
+static void flush_part(void *ctx, int64_t part) {
+  job *j = ctx;
+  flush(j->x + part * j->per_part, j->per_part);
+}
+
+/* The less, the shorter the measurement: enough for n threads, and where the caches cannot be
+ * emptied, enough that they hold little of it. */
+static size_t choose_bytes(uint64_t most, bool flushed, int n) {
   long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
   size_t bytes = READ_MOST;
-  if (cache > 0 && cache < READ_MOST / CACHES) bytes = (size_t)cache * CACHES;
-  if (bytes < READ_USUAL) bytes = READ_USUAL;
+  if (flushed) bytes = (size_t)n * READ_PART;
+  else if (cache > 0 && cache < READ_MOST / CACHES) bytes = (size_t)cache * CACHES;
+  if (bytes < (flushed ? READ_FLUSHED : READ_USUAL)) bytes = flushed ? READ_FLUSHED : READ_USUAL;
   if (!most || most > bytes) return bytes;
   return most < READ_LEAST ? READ_LEAST : (size_t)most;
 }
 
 hp_status limits_measure_read(cpu_isa isa, pool *threads, uint64_t most, double *bytes_per_s) {
-  const size_t bytes = choose_bytes(most);
+  const int n = pool_size(threads);
+  const bool flushed = can_flush();
+  const size_t bytes = choose_bytes(most, flushed, n);
   float *x = mem_map(bytes);
   HP_TRY_MEM(x);
   job j = {.isa = isa, .x = x};
-  int n = pool_size(threads);
   (void)!madvise(x, bytes, MADV_HUGEPAGE); /* else most of the time goes to page faults */
   for (size_t i = 0; i < bytes / sizeof *x; i += 1024) x[i] = 1;
   j.per_part = (int64_t)(bytes / sizeof *x) / n;
   *bytes_per_s = 0;
-  for (int r = 0, steady = 0; r < READ_RUNS && steady < STEADY; r++) {
+  for (int r = 0, steady = 0; r < READ_RUNS && steady < READ_STEADY; r++) {
+    if (flushed) pool_run(threads, n, flush_part, &j);
     double start = time_now_s();
     pool_run(threads, n, read_part, &j);
     double rate = (double)(j.per_part * n) * (double)sizeof *x / (time_now_s() - start);

@@ -13,9 +13,9 @@ limits_read_fn limits_read_plain, limits_read_avx2, limits_read_avx512;
 /* Multiply-adds per second of all threads (two operations each), best of a few short runs; in
  * bf16 with dot products, if the CPU has them. */
 double limits_measure_flops(cpu_isa isa, pool *threads, hp_dtype type);
-/* Bytes read per second from memory by all threads, with data larger than the caches.  most: bytes
- * that it may take, 0: as it likes.  A program that keeps to fewer has its data in the caches too.
- */
+/* Bytes read per second from memory by all threads.  most: bytes that it may take, 0: as it likes.
+ * The caches are emptied before, where the CPU has an instruction for it; elsewhere the data are
+ * larger than the caches, if they may be. */
 hp_status limits_measure_read(cpu_isa isa, pool *threads, uint64_t most, double *bytes_per_s);
 
 #endif
