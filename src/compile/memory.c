@@ -250,6 +250,7 @@ static hp_status assign_together(const planner *m, const memory_options *o, uint
   if (st) goto done;
   HP_TRY_GOTO(tie_pairs(m, &x), st);
   x.problem.effort = o->effort ? o->effort : OFFSETS_EFFORT;
+  x.problem.byte_effort = OFFSETS_BYTE_EFFORT;
   x.problem.limit[TIER_DEVICE] = o->limit;
   x.problem.tight[TIER_DEVICE] = o->tight;
   x.problem.must_fit[TIER_DEVICE] = o->must_fit;

@@ -252,6 +252,11 @@ static hp_status improve_orders(greedy *g, uint64_t search, uint64_t left) {
   return g->peak > g->good ? greedy_improve(g, left) : HP_OK;
 }
 
+/* Of these steps no more than the bytes are worth; each: 0 = no matter. */
+static uint64_t cap_effort(uint64_t left, uint64_t each, uint64_t bytes) {
+  return each && left / each > bytes ? each * bytes : left;
+}
+
 /* Improves the first plan within the steps that are left. */
 static hp_status improve(greedy *g, const offsets_problem *p, uint8_t tier, uint64_t used) {
   bool few = g->n - g->n_fixed <= SEARCH_ITEMS_MAX && !g->tied;
@@ -261,6 +266,7 @@ static hp_status improve(greedy *g, const offsets_problem *p, uint8_t tier, uint
   if (within) left /= near ? UNLIMITED : 1;
   else if (p->must_fit[tier] && g->bound > limit) return HP_OK;
   else if (g->good < limit) g->good = limit;
+  if (!limit) left = cap_effort(left, p->byte_effort, g->peak - g->bound);
   if (g->peak <= g->good || g->n == g->n_fixed) return HP_OK;
   if (!limit && !few && left > used) left = used;
   return few ? improve_few(g, left) : improve_orders(g, within ? 0 : p->effort, left);

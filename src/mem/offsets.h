@@ -43,9 +43,11 @@ typedef struct {
                               */
   bool must_fit[OFFSETS_TIERS]; /* a plan above the limit is of no use: it is not improved where the
                                    bound is above the limit, too */
-  uint64_t effort; /* steps to spend on each tier while its plan is not good; some 3 ns each */
+  uint64_t effort;      /* steps to spend on each tier while its plan is not good; some 3 ns each */
+  uint64_t byte_effort; /* not more, without a limit, for each byte above the bound; 0: no matter */
 } offsets_problem;
-#define OFFSETS_EFFORT UINT64_C(80000000) /* up to 0.4 s; most programs need none of it */
+#define OFFSETS_EFFORT      UINT64_C(80000000) /* up to 0.4 s; most programs need none of it */
+#define OFFSETS_BYTE_EFFORT UINT64_C(64)       /* a MiB is worth 0.2 to 0.3 s */
 
 typedef struct {
   uint64_t peak[OFFSETS_TIERS];     /* bytes of the arena */

@@ -6,7 +6,7 @@ enum { OFFSETS_KEPT = 1 << 20 }; /* about 10 MB; beyond that all are forgotten *
 
 /* What a plan depends on: of the problem, and of each buffer. */
 typedef struct {
-  uint64_t limit[OFFSETS_TIERS], tight, must_fit, effort;
+  uint64_t limit[OFFSETS_TIERS], tight, must_fit, effort, byte_effort;
   uint64_t streams;
 } key_head;
 typedef struct {
@@ -22,7 +22,7 @@ void offsets_kept_free(offsets_kept *k) {
 }
 
 static hp_status hash_problem(const offsets_problem *p, hash128 *out) {
-  key_head head = {.effort = p->effort, .streams = p->streams};
+  key_head head = {.effort = p->effort, .byte_effort = p->byte_effort, .streams = p->streams};
   hash_stream *s;
   HP_TRY(hash_stream_create(&s));
   for (int t = 0; t < OFFSETS_TIERS; t++) {
