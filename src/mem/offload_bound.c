@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-enum { WORK_MOST = 20000000 }; /* touches that are looked at: about 0.1 s */
+enum { WORK_MOST = 20000000 }; /* steps and touches that are looked at: about 0.1 s */
 
 typedef struct {
   const offload_problem *p;
@@ -110,7 +110,7 @@ static double host_bound_s(const offload_problem *p, const double *end_s) {
 hp_status offload_bound(const offload_problem *p, offload_plan *plan) {
   bound_work w = {.p = p};
   hp_status st = list_touches(&w);
-  double all = (double)p->n * (double)p->touches;
+  double all = (double)p->n * ((double)p->touches + (double)p->n);
   uint32_t stride = 1 + (uint32_t)fmin(all / WORK_MOST, 1e9);
   for (uint32_t i = 0; !st && i < p->n; i += stride) add_windows(&w, i);
   plan->compute_s = 0;
