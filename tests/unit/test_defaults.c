@@ -68,7 +68,7 @@ static const char block[] =
     " cluster=null devices=null plan=auto device_matrix=null alias_name=null tensor_map=null"
     " pipeline=null memory_limit=null offload=auto offload_policy=auto flash=null"
     " flash_limit=null host_limit=null "
-    "recompute=auto update=auto deterministic=run"
+    "recompute=auto update=auto host_update=auto deterministic=run"
     " engine=packed leaves=16 groups=null overlap=true dispatch=auto prefetch=null interleave=1 "
     "strategy=null";
 
