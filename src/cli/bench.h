@@ -22,8 +22,8 @@ typedef struct {
   int64_t seq, steps, interleave, accumulate, context, sparse;
   bool remat, keep, serial; /* of activations: compute them again, keep them */
   bool host_update;
-  uint64_t size;            /* 0: not given */
-  int64_t width;            /* op: of rows; 0: those of a model */
+  uint64_t size; /* 0: not given */
+  int64_t width; /* op: of rows; 0: those of a model */
   const char *trace, *shape, *write;
   const char *optimizer;   /* step: its name; NULL: adamw */
   const char *const *name; /* words after the kind */

@@ -89,7 +89,7 @@ static hp_status run_pass(stage_state *s, const stage_row *row) {
   return HP_OK;
 }
 
-hp_status stages_run(stage_state *s, stage_group group) {
+static hp_status run_group(stage_state *s, stage_group group) {
   for (int i = 0; stage_table[i].name; i++) {
     const stage_row *row = &stage_table[i];
     if (row->group != group) continue;
@@ -155,7 +155,7 @@ hp_status compile_begin(const hp_graph *g, const shard_plan *layouts, const hp_c
   const char *piece = out->options->dump_name;
   if (piece && strchr(piece, '/'))
     HP_FAIL(HP_ERR_ARG, "dump_name \"%s\": expected a part of a file name, without /", piece);
-  return stages_run(&(stage_state){.c = out, .layouts = layouts}, STAGE_SHARD);
+  return run_group(&(stage_state){.c = out, .layouts = layouts}, STAGE_SHARD);
 }
 
 void compile_end(compilation *c) {
@@ -185,7 +185,7 @@ static hp_status stage_classify(stage_state *s) {
 hp_status compile_lower(compilation *c, const target *t) {
   if (c->lowered) return HP_OK;
   stage_state s = {.c = c, .t = t};
-  hp_status st = stages_run(&s, STAGE_LOWER);
+  hp_status st = run_group(&s, STAGE_LOWER);
   graph_free(s.graph);
   str_free(&s.notes);
   if (st) program_free(s.p);
@@ -222,7 +222,7 @@ hp_status compile_link(compilation *const *piece, size_t pieces, const link_rows
                  .kernel0 = mem_calloc(pieces, sizeof *l.kernel0)};
   *out = (compilation){.options = o ? o : &usual};
   hp_status st = l.lowered && l.graph && l.kernel0 ? HP_OK : HP_ERR_OOM;
-  if (!st) st = stages_run(&(stage_state){.c = out, .link = &l}, STAGE_LINK);
+  if (!st) st = run_group(&(stage_state){.c = out, .link = &l}, STAGE_LINK);
   mem_free(l.lowered);
   mem_free(l.graph);
   mem_free(l.kernel0);
@@ -356,7 +356,7 @@ static hp_status try_order(stage_state *s, attempts *a, int order, program **p) 
   HP_TRY(program_copy(s->p, p));
   program *in_order_of_graph = s->p;
   s->p = *p;
-  hp_status st = stages_run(s, STAGE_ORDER);
+  hp_status st = run_group(s, STAGE_ORDER);
   s->p = in_order_of_graph;
   HP_TRY(st);
   (*p)->order = a->tried++ ? orders[order].note : NULL;
@@ -470,11 +470,12 @@ hp_status compile_for(compilation *c, const target *t, compiled *out) {
   HP_TRY(compile_lower(c, t));
   stage_state s = {.c = c,
                    .t = t,
+                   .run = run_group,
                    .how = {.cluster = t->cluster,
                            .mesh = t->mesh,
                            .prefetch = c->options->prefetch}};
   hp_status st = program_copy(c->lowered, &s.p);
-  if (!st) st = stages_run(&s, STAGE_PLACE);
+  if (!st) st = run_group(&s, STAGE_PLACE);
   s.how.workspace = s.workspace;
   if (!st) st = find_level(&s);
   if (!st) st = tier_check(s.p);

@@ -92,7 +92,7 @@ static hp_status make_fitted(void *context, const offload_attempt *a, uint64_t *
   HP_TRY(program_copy(s->p, &f->present));
   program *in_order_of_graph = s->p;
   s->p = f->present;
-  hp_status st = stages_run(s, STAGE_ORDER);
+  hp_status st = s->run(s, STAGE_ORDER);
   s->p = in_order_of_graph;
   f->present->order = "computations one after the other, and copies to slower memory overlapped";
   s->offload.reserve = NULL;

@@ -5,7 +5,7 @@
 #include "compile/offload_policy.h"
 #include "compile/offload_to_flash.h"
 #include "hyperparallel.h"
-#include "prog/slices.h"
+#include "prog/program_slices.h"
 #include "sim/cost.h"
 
 #include <stdlib.h>
@@ -77,11 +77,6 @@ static uint8_t choice_of(const prog_buffer *f, int mode, int home) {
     return ON_ITS_TIER;
   if (f->place != PLACE_STATE) return WORK_VALUE;
   return f->class == MEM_OPTIMIZER ? STATE_OF_UPDATES : STATE_OF_STEPS;
-}
-
-int offload_mode_of(const program *p, const offload_options *o, const prog_buffer *f) {
-  int mode = f->place == PLACE_STATE ? o->rule(o->context, program_str(p, f->name)) : -1;
-  return mode >= 0 ? mode : o->mode[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER];
 }
 
 static bool is_item(const offload_items *x, const offload_options *o, uint32_t b, int *home) {

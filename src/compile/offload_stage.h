@@ -33,7 +33,11 @@ typedef struct {
 } offload_options;
 
 /* What a buffer's memory may do: HP_OFFLOAD_*, by the rule for its name, else by its class. */
-int offload_mode_of(const program *p, const offload_options *o, const prog_buffer *f);
+static inline int offload_mode_of(const program *p, const offload_options *o,
+                                  const prog_buffer *f) {
+  int mode = f->place == PLACE_STATE ? o->rule(o->context, program_str(p, f->name)) : -1;
+  return mode >= 0 ? mode : o->mode[f->class < MEM_CLASS_COUNT ? f->class : MEM_OTHER];
+}
 
 typedef struct {
   double time_s, compute_s, bound_s; /* predicted, of the steps alone, no plan is faster */

@@ -34,11 +34,9 @@ struct stage_state {
   bool fits;
   bool goes_on; /* to another level of the policy, if it does not fit */
   const step_link *link;
+  hp_status (*run)(stage_state *s, stage_group group); /* the stages of a group */
   str text[STAGES]; /* of the stages of group ORDER, by row, if they are dumped */
 };
-
-/* Runs the stages of a group. */
-hp_status stages_run(stage_state *s, stage_group group);
 
 /* Saturating. */
 static inline uint64_t add_bytes(uint64_t a, uint64_t b) {

@@ -1,6 +1,6 @@
 #include "compile/streams.h"
 
-#include "prog/slices.h"
+#include "prog/program_slices.h"
 
 #include <string.h>
 
@@ -14,7 +14,7 @@ typedef struct {
   program *p;
   VEC(segment) memory[TIER_COUNT];  /* once buffers have offsets: disjoint, by address */
   bool placed, *seen;               /* they have; by buffer: it is, or was, in `memory` */
-  uint32_t *whole;                  /* prog/slices.h */
+  uint32_t *whole;                  /* prog/program_slices.h */
   uint32_t (*user)[STREAM_COUNT];   /* by buffer and stream: last user + 1 */
   uint32_t *writer;                 /* by buffer: last writer + 1 */
   uint32_t (*reader)[STREAM_COUNT]; /* by buffer and stream: last reader + 1 */

@@ -1,6 +1,6 @@
 /* Updates of large params in slices, and tensors that are accessed by slices alone. */
 #include "compile/slice_updates.h"
-#include "prog/slices.h"
+#include "prog/program_slices.h"
 #include "test.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Named tensors that a program accesses by disjoint slices alone.  Each slice is then memory of its
  * own: it may be on the device without the others, and what uses one does not wait for what uses
  * another. */
-#ifndef PROG_SLICES_H
-#define PROG_SLICES_H
+#ifndef PROG_PROGRAM_SLICES_H
+#define PROG_PROGRAM_SLICES_H
 
 #include "prog/program.h"
 

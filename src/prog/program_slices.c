@@ -1,4 +1,4 @@
-#include "prog/slices.h"
+#include "prog/program_slices.h"
 
 #include <stdlib.h>
 
