@@ -530,6 +530,7 @@ static void add_stats(const hp_program_stats *s, bool first, hp_program_stats *s
   for (int i = 0; i < HP_MEMORY_CLASSES; i++) model[i] = sum->memory.model[i] + s->memory.model[i];
   sum->instructions += s->instructions;
   sum->kernels += s->kernels;
+  sum->host_updates += s->host_updates;
   sum->flops = larger(sum->flops, s->flops);
   sum->bytes = larger(sum->bytes, s->bytes);
   sum->received = larger(sum->received, s->received);

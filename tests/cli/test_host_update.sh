@@ -40,6 +40,16 @@ for how in "hyper_parallel.update=end" "hyper_parallel.update=next_step" \
   esac
 done
 
+it "each stage of a pipeline updates by its host"
+how="gradient_accumulation_steps=2 strategy=pp=2"
+# shellcheck disable=SC2086 # a list of words
+run train job/job.yaml output_dir=host overwrite_output_dir=true memory_limit=70% $how hyper_parallel.host_update=always
+exit_is 0
+err_has "the host updates what is in its memory"
+# shellcheck disable=SC2086
+run train job/job.yaml output_dir=same overwrite_output_dir=true $how
+same_file host/model.safetensors same/model.safetensors
+
 it "a run goes on with them from a checkpoint without them"
 run train job/job.yaml output_dir=later max_steps=2 save_steps=2
 run train job/job.yaml output_dir=later resume_from_checkpoint=later/checkpoint-2 memory_limit=60% hyper_parallel.host_update=always
