@@ -6,6 +6,7 @@ enum { SMALL = 4096 }; /* bytes that a loop over inputs touches, to be done twic
 
 typedef struct {
   const program *p;
+  const uint64_t *workspace; /* by kernel */
   host_update_may may;
   const void *context;
   uint8_t *on_host;
@@ -14,13 +15,15 @@ typedef struct {
   bool *shared;         /* by instruction: a small loop whose results the device needs */
 } updates;
 
-static bool is_loop(const prog_inst *n) {
-  return n->op == OP_FUSED && n->phase == PHASE_UPDATE && n->stream == STREAM_COMPUTE;
+/* One without workspace: there is none on the host. */
+static bool is_loop(const updates *u, const prog_inst *n) {
+  bool is_update = n->op == OP_FUSED && n->phase == PHASE_UPDATE && n->stream == STREAM_COMPUTE;
+  return is_update && !u->workspace[n->kernel];
 }
 
 /* A loop that changes named tensors that may be on the host, and no work value. */
 static bool is_update(const updates *u, const prog_inst *n) {
-  if (!is_loop(n)) return false;
+  if (!is_loop(u, n)) return false;
   for (int k = 0; k < n->n_in + n->n_out; k++) {
     const prog_buffer *f = program_arg(u->p, n, k);
     if (f->place == PLACE_STATE ? !u->may(u->context, f) : k >= n->n_in) return false;
@@ -63,7 +66,7 @@ static bool starts(const updates *u, const prog_inst *n) {
 
 static bool is_small(const updates *u, const prog_inst *n) {
   uint64_t bytes = 0;
-  if (!is_loop(n)) return false;
+  if (!is_loop(u, n)) return false;
   for (int k = 0; k < n->n_in + n->n_out; k++) {
     const prog_buffer *f = program_arg(u->p, n, k);
     if (f->place == PLACE_STATE || (k >= n->n_in && f->flags & BUFFER_OUTPUT)) return false;
@@ -136,10 +139,11 @@ static void find_after(updates *u) {
   }
 }
 
-hp_status host_update_find(const program *p, host_update_may may, const void *context,
-                           uint8_t *on_host) {
+hp_status host_update_find(const program *p, const uint64_t *workspace, host_update_may may,
+                           const void *context, uint8_t *on_host) {
   size_t n = p->buffers.len + 1;
   updates u = {.p = p,
+               .workspace = workspace,
                .may = may,
                .context = context,
                .on_host = on_host,

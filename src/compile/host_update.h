@@ -14,8 +14,9 @@ enum { HOST_NONE, HOST_BEFORE, HOST_AFTER };
 typedef bool (*host_update_may)(const void *context, const prog_buffer *state);
 /* on_host[i]: may instruction i, a loop of the update, run on the host, and when: HOST_BEFORE
  * everything that touches its tensors on the device, or HOST_AFTER it.  Small loops over inputs
- * whose results only such updates need are BEFORE, too.  p is in the order of the graph. */
-hp_status host_update_find(const program *p, host_update_may may, const void *context,
-                           uint8_t *on_host);
+ * whose results only such updates need are BEFORE, too.  p is in the order of the graph;
+ * workspace: bytes, by kernel. */
+hp_status host_update_find(const program *p, const uint64_t *workspace, host_update_may may,
+                           const void *context, uint8_t *on_host);
 
 #endif

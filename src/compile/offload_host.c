@@ -21,7 +21,7 @@ hp_status offload_host_find(offload_items *x, const offload_options *o) {
   if (!o->host || o->to_flash) return HP_OK;
   x->on_host = mem_calloc(x->p->insts.len, 1);
   HP_TRY_MEM(x->on_host);
-  return host_update_find(x->p, may_be_on_host, &r, x->on_host);
+  return host_update_find(x->p, o->workspace, may_be_on_host, &r, x->on_host);
 }
 
 static bool is_written(const offload_items *x, uint32_t it) {

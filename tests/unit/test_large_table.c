@@ -206,3 +206,56 @@ TEST(the_host_updates_where_nothing_else_fits) {
   hp_device_close(d);
   hp_graph_free(g);
 }
+
+/* --- reductions of the update phase -------------------------------------------------------------
+ */
+
+enum { LONG = 5000 }; /* rows whose sum is of several segments */
+
+/* Sums of the columns of a table, and of all of it, in named tensors. */
+static hp_graph *sums_graph(void) {
+  hp_graph *g;
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor table = hp_param(g, "table", HP_F32, (hp_shape){2, {LONG, COLS}});
+  hp_tensor columns = hp_param(g, "columns", HP_F32, (hp_shape){1, {COLS}});
+  hp_tensor all = hp_param(g, "all", HP_F32, (hp_shape){0, {0}});
+  hp_update_phase(g);
+  hp_assign(g, columns, hp_sum(g, table, (int64_t[]){0}, 1, false));
+  hp_assign(g, all, hp_sum(g, table, (int64_t[]){0, 1}, 2, false));
+  CHECK_OK(hp_graph_status(g));
+  return g;
+}
+
+static void run_sums(const hp_device_options *o, float sums[COLS + 1], int *host_updates) {
+  static float x[LONG * COLS];
+  hp_compile_options c = {.host_update = HP_HOST_UPDATE_ALWAYS};
+  hp_graph *g = sums_graph();
+  hp_program_stats s;
+  hp_program *p;
+  hp_device *d;
+  for (int i = 0; i < LONG * COLS; i++) x[i] = (float)(i % 97) * 0.01f;
+  CHECK_OK(hp_device_open(o, &d));
+  CHECK_OK(hp_compile(g, d, &c, &p));
+  CHECK_OK(hp_write(d, "table", x, sizeof x));
+  CHECK_OK(hp_run(p, NULL, 0));
+  CHECK_OK(hp_read(d, "columns", sums, COLS * sizeof *sums));
+  CHECK_OK(hp_read(d, "all", &sums[COLS], sizeof *sums));
+  CHECK_OK(hp_program_stats_get(p, &s));
+  *host_updates = s.host_updates;
+  hp_program_free(p);
+  hp_device_close(d);
+  hp_graph_free(g);
+}
+
+/* A loop that needs scratch memory is the device's. */
+TEST(long_sums_into_named_tensors_are_on_the_device) {
+  float want[COLS + 1], sums[COLS + 1];
+  hp_device_options o = options_under(0);
+  int host_updates;
+  run_sums(&o, want, &host_updates);
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_HOST;
+  o.memory_limit = LONG * COLS * 5;
+  run_sums(&o, sums, &host_updates);
+  CHECK_EQ(host_updates, 0);
+  CHECK_EQ(memcmp(sums, want, sizeof sums), 0);
+}
