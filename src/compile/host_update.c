@@ -11,7 +11,6 @@ typedef struct {
   const void *context;
   uint8_t *on_host;
   bool *read, *written; /* by root buffer: on the device, by what was looked at so far */
-  bool *hosts;          /* by root buffer: made by the host, from what it has when a run begins */
   bool *shared;         /* by instruction: a small loop whose results the device needs */
 } updates;
 
@@ -54,16 +53,6 @@ static void clear(updates *u) {
 /* --- before -------------------------------------------------------------------------------------
  */
 
-/* All that it reads is on the host when a run begins, or made there. */
-static bool starts(const updates *u, const prog_inst *n) {
-  for (int k = 0; k < n->n_in; k++) {
-    const prog_buffer *f = program_arg(u->p, n, k);
-    bool given = f->place == PLACE_STATE || u->p->buffers.at[f->root].flags & BUFFER_INPUT;
-    if (!given && !u->hosts[f->root]) return false;
-  }
-  return true;
-}
-
 static bool is_small(const updates *u, const prog_inst *n) {
   uint64_t bytes = 0;
   if (!is_loop(u, n)) return false;
@@ -75,22 +64,20 @@ static bool is_small(const updates *u, const prog_inst *n) {
   return bytes <= SMALL;
 }
 
-/* In their order: what the device uses before them stays as it is. */
+/* In their order: what the device uses before them stays as it is, and a work value that it has not
+ * written is made by the host. */
 static void find_before(updates *u) {
   clear(u);
-  memset(u->hosts, 0, u->p->buffers.len * sizeof *u->hosts);
   for (size_t i = 0; i < u->p->insts.len; i++) {
     const prog_inst *n = program_inst(u->p, i);
     bool free = u->on_host[i] != HOST_AFTER && !u->shared[i];
     bool is_kind = free && (is_update(u, n) || is_small(u, n));
-    if (!is_kind || conflicts(u, n) || !starts(u, n)) {
-      if (free || u->shared[i]) u->on_host[i] = HOST_NONE;
-      mark(u, n);
+    if (is_kind && !conflicts(u, n)) {
+      u->on_host[i] = HOST_BEFORE;
       continue;
     }
-    u->on_host[i] = HOST_BEFORE;
-    for (int k = n->n_in; k < n->n_in + n->n_out; k++)
-      u->hosts[program_arg(u->p, n, k)->root] |= program_arg(u->p, n, k)->place == PLACE_WORK;
+    if (free || u->shared[i]) u->on_host[i] = HOST_NONE;
+    mark(u, n);
   }
 }
 
@@ -114,8 +101,8 @@ static bool find_shared(updates *u) {
 
 /* Loops that no update on the host needs stay on the device. */
 static void drop_unused(updates *u) {
-  bool *needed_there = u->hosts; /* by root buffer */
-  memset(needed_there, 0, u->p->buffers.len * sizeof *needed_there);
+  bool *needed_there = u->read; /* by root buffer */
+  clear(u);
   for (size_t i = u->p->insts.len; i-- > 0;) {
     const prog_inst *n = program_inst(u->p, i);
     if (u->on_host[i] == HOST_NONE) continue;
@@ -149,9 +136,8 @@ hp_status host_update_find(const program *p, const uint64_t *workspace, host_upd
                .on_host = on_host,
                .read = mem_calloc(n, sizeof *u.read),
                .written = mem_calloc(n, sizeof *u.written),
-               .hosts = mem_calloc(n, sizeof *u.hosts),
                .shared = mem_calloc(p->insts.len, sizeof *u.shared)};
-  hp_status st = u.read && u.written && u.hosts && u.shared ? HP_OK : HP_ERR_OOM;
+  hp_status st = u.read && u.written && u.shared ? HP_OK : HP_ERR_OOM;
   if (!st) {
     memset(on_host, HOST_NONE, p->insts.len);
     find_after(&u);
@@ -161,7 +147,6 @@ hp_status host_update_find(const program *p, const uint64_t *workspace, host_upd
   }
   mem_free(u.read);
   mem_free(u.written);
-  mem_free(u.hosts);
   mem_free(u.shared);
   return st;
 }

@@ -190,6 +190,29 @@ TEST(the_host_updates_where_the_cluster_file_says_that_it_is_faster) {
   CHECK(count_host_updates(", update_gb_s: 50") > 0);
 }
 
+/* A device of 10 kB/s makes the gradient in 1.8 s; the host then updates in 0.7. */
+TEST(no_plan_is_faster_than_the_gradient_and_its_update_by_the_host) {
+  const char text[] = "name: one\ndevice: {flops: 1e12, bandwidth_gb_s: 0.00001}\n"
+                      "links: [{name: none, bandwidth_gb_s: 1, latency_us: 1}]\n"
+                      "tiers: [{name: host, read_gb_s: 1, write_gb_s: 1, update_gb_s: 0.01}]\n";
+  hp_device_options o = options_under(find_least(HP_HOST_UPDATE_ALWAYS));
+  hp_compile_options c = {.host_update = HP_HOST_UPDATE_ALWAYS};
+  char path[256];
+  hp_program_stats s;
+  hp_device *d;
+  hp_graph *g = table_graph();
+  snprintf(path, sizeof path, "%s/slow.yaml", test_dir());
+  CHECK_OK(file_write(path, text, strlen(text)));
+  o.cluster = path;
+  o.plan_only = true;
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_OK(hp_plan(g, d, &c, &s));
+  CHECK(s.bound_s > 1.8 + 7. * TABLE / 1e7);
+  CHECK(s.predicted_s >= s.bound_s);
+  hp_device_close(d);
+  hp_graph_free(g);
+}
+
 /* What has no room on the device by any other plan. */
 TEST(the_host_updates_where_nothing_else_fits) {
   uint64_t least = find_least(HP_HOST_UPDATE_ALWAYS);
