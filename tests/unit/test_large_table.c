@@ -230,6 +230,83 @@ TEST(the_host_updates_where_nothing_else_fits) {
   hp_graph_free(g);
 }
 
+/* Where a program has left it on flash, another one finds it there. */
+TEST(what_is_on_flash_is_updated_on_the_device) {
+  const char *disk = test_dir();
+  hp_device_options o = options_under(find_least(HP_HOST_UPDATE_NEVER));
+  hp_compile_options never = {.host_update = HP_HOST_UPDATE_NEVER};
+  hp_compile_options always = {.host_update = HP_HOST_UPDATE_ALWAYS};
+  hp_program *p[2];
+  hp_program_stats s;
+  hp_device *d;
+  hp_graph *g = table_graph();
+  o.offload[HP_MEMORY_OPTIMIZER] = HP_OFFLOAD_FLASH;
+  o.flash = &disk;
+  o.n_flash = 1;
+  o.flash_limit = 16 << 20;
+  CHECK_OK(hp_device_open(&o, &d));
+  CHECK_OK(hp_compile(g, d, &never, &p[0]));
+  CHECK_OK(hp_compile(g, d, &always, &p[1]));
+  CHECK_OK(hp_program_stats_get(p[1], &s));
+  CHECK_EQ(s.host_updates, 0);
+  for (int k = 0; k < 2; k++) hp_program_free(p[k]);
+  hp_device_close(d);
+  hp_graph_free(g);
+}
+
+/* --- what the device makes of what the host reads ------------------------------------------------
+ */
+
+/* table -= x for a product x, and rows of x times a scalar, which has the memory of x. */
+static void run_over(const hp_device_options *o, float *table, float *out, int *host_updates) {
+  static float x[ROWS * COLS];
+  hp_compile_options c = {.host_update = HP_HOST_UPDATE_ALWAYS};
+  float product[ROWS], ones[COLS];
+  hp_graph *g;
+  hp_program_stats s;
+  hp_program *p;
+  hp_device *d;
+  CHECK_OK(hp_graph_create(&g));
+  hp_tensor t = hp_param(g, "table", HP_F32, (hp_shape){2, {ROWS, COLS}});
+  hp_tensor one = hp_input(g, "ones", HP_F32, (hp_shape){1, {COLS}});
+  hp_tensor a = hp_input(g, "a", HP_F32, (hp_shape){1, {ROWS}});
+  hp_tensor made = hp_einsum(g, "i,j->ij", a, one);
+  hp_update_phase(g);
+  hp_assign(g, t, hp_sub(g, t, made));
+  hp_tensor scaled = hp_mul(g, made, hp_sum_sq(g, made)); /* a loop of its own, over `made` */
+  hp_output(g, "out", hp_einsum(g, "ij,j->i", scaled, one));
+  CHECK_OK(hp_graph_status(g));
+  for (int i = 0; i < ROWS * COLS; i++) x[i] = (float)(i % 97) * 0.01f;
+  for (int i = 0; i < COLS; i++) ones[i] = 1;
+  for (int i = 0; i < ROWS; i++) product[i] = (float)(i % 31);
+  CHECK_OK(hp_device_open(o, &d));
+  CHECK_OK(hp_compile(g, d, &c, &p));
+  CHECK_OK(hp_write(d, "table", x, sizeof x));
+  hp_io io[] = {{"ones", ones, sizeof ones},
+                {"a", product, sizeof product},
+                {"out", out, ROWS * sizeof *out}};
+  CHECK_OK(hp_run(p, io, 3));
+  CHECK_OK(hp_read(d, "table", table, TABLE));
+  CHECK_OK(hp_program_stats_get(p, &s));
+  *host_updates = s.host_updates;
+  hp_program_free(p);
+  hp_device_close(d);
+  hp_graph_free(g);
+}
+
+TEST(what_the_host_reads_is_not_overwritten_on_the_device) {
+  static float want[ROWS * COLS], table[ROWS * COLS], out[2][ROWS];
+  hp_device_options o = options_under(0);
+  int host_updates;
+  run_over(&o, want, out[0], &host_updates);
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_HOST;
+  o.memory_limit = (uint64_t)TABLE * 20;
+  run_over(&o, table, out[1], &host_updates);
+  CHECK(host_updates > 0);
+  CHECK_EQ(memcmp(table, want, sizeof want), 0);
+  CHECK_EQ(memcmp(out[0], out[1], sizeof out[0]), 0);
+}
+
 /* --- reductions of the update phase -------------------------------------------------------------
  */
 
