@@ -254,6 +254,20 @@ TEST(what_is_on_flash_is_updated_on_the_device) {
   hp_graph_free(g);
 }
 
+/* What the host has no room for goes to flash, and all updates to the device. */
+TEST(with_too_little_host_memory_updates_are_on_the_device) {
+  const char *disk = test_dir();
+  run_whole();
+  hp_device_options o = options_under(find_least(HP_HOST_UPDATE_NEVER));
+  o.flash = &disk;
+  o.n_flash = 1;
+  o.flash_limit = 16 << 20;
+  o.host_limit = (uint64_t)TABLE * 5 / 2;
+  run_steps(&o, HP_HOST_UPDATE_ALWAYS, &limited);
+  CHECK_EQ(limited.stats.host_updates, 0);
+  check_same(&whole, &limited);
+}
+
 /* --- what the device makes of what the host reads ------------------------------------------------
  */
 
