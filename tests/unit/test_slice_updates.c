@@ -1,5 +1,6 @@
 /* Updates of large params in slices, and tensors that are accessed by slices alone. */
 #include "compile/slice_updates.h"
+#include "compile/streams.h"
 #include "prog/program_slices.h"
 #include "test.h"
 
@@ -124,4 +125,27 @@ TEST(slices_are_memory_of_their_own_if_nothing_else_touches_them) {
   check_slices(SUM("1") SUM("2") SUM("0"), (uint32_t[]){0, 0, 0, 0, 0, 5});
   check_slices("", (uint32_t[]){0, 0, 0, 0, 0, 5});
 #undef SUM
+}
+
+/* Waits of a copy for a loop that writes a slice. */
+static int count_waits(const char *copied, const char *last) {
+  program *p;
+  str text = {0};
+  str_printf(&text,
+             "arena device 256 bound 0 at 0\nb0 = f32[8] state \"x\"\nb1 = f32[4] view b0\n"
+             "b2 = f32[4] view b0+16\nb3 = f32[4] device+0\n"
+             "compute: b1 = fused b1 {body=\"\"} @\"\"\ncopy_out: b3 = copy %s @\"\"\n%s",
+             copied, last);
+  CHECK_OK(program_parse(text.at, text.len, "text", &p));
+  CHECK_OK(place_waits(p, NULL, 0));
+  int waits = program_inst(p, 1)->n_wait;
+  program_free(p);
+  str_free(&text);
+  return waits;
+}
+
+TEST(what_uses_one_slice_does_not_wait_for_another) {
+  CHECK_EQ(count_waits("b1", ""), 1);
+  CHECK_EQ(count_waits("b2", ""), 0);
+  CHECK_EQ(count_waits("b2", "compute: b0 = fused b0 {body=\"\"} @\"\"\n"), 1);
 }
