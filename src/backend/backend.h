@@ -42,6 +42,9 @@ typedef struct {
   /* Chooses kernels; workspace[prog_inst.kernel] = bytes that the instruction needs. */
   hp_status (*prepare)(void *dev, const program *p, uint64_t *workspace, void **loaded);
   void (*release)(void *loaded);
+  /* The caller is a thread that runs a stream other than compute from now on: it may run on cores
+   * that the device's own threads leave. */
+  void (*join)(void *dev);
   /* Runs instruction n of p, whose kernels are loaded, on a stream.  p may be another order of the
    * program that was prepared. */
   hp_status (*launch)(void *loaded, const program *p, const prog_inst *n, const launch_args *a);

@@ -166,8 +166,8 @@ static hp_status slice(slicing *s, uint32_t i, loop *l, int64_t slices) {
   return HP_OK;
 }
 
-/* As many as make it need no more than `most` with several slices on the device at once: one that
- * is used, one on its way there, and one on its way back. */
+/* As many as make it need no more than `most` with OVERLAPPED slices on the device at once, so that
+ * copies both ways overlap with updates. */
 static int64_t count_slices(inst_bytes b, uint64_t most) {
   if (b.shared + b.own <= most) return 1;
   uint64_t room = most > b.shared ? (most - b.shared) / OVERLAPPED : 0;

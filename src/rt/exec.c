@@ -464,6 +464,7 @@ static void *stream_main(void *arg) {
   stream_thread *w = arg;
   exec *e = w->e;
   uint64_t seen = 0;
+  e->d->backend->join(e->d->dev);
   for (;;) {
     pthread_mutex_lock(&e->lock);
     while (e->run == seen && !e->stop) pthread_cond_wait(&e->change, &e->lock);

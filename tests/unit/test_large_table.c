@@ -156,6 +156,7 @@ TEST(updates_by_the_host_have_the_bits_of_the_device_under_every_limit) {
   uint64_t least = find_least(HP_HOST_UPDATE_ALWAYS), all = whole.stats.memory.planned_bytes;
   for (int share = 0; share < 100; share += 45) {
     hp_device_options o = options_under(least + (all - least) / 100 * (uint64_t)share);
+    o.threads = share ? 2 : 1; /* the device's threads are not the host's */
     run_steps(&o, HP_HOST_UPDATE_ALWAYS, &limited);
     CHECK(limited.stats.memory.planned_bytes <= o.memory_limit);
     CHECK(limited.stats.host_updates > 0);

@@ -131,6 +131,9 @@ static hp_status cpu_prepare(void *dev, const program *p, uint64_t *workspace, v
   return st;
 }
 
+/* The executor's thread, which makes the others, is bound to the core of the first thread. */
+static void cpu_join(void *dev) { pool_bind_caller(((cpu_device *)dev)->threads, false); }
+
 static hp_status cpu_launch(void *loaded, const program *p, const prog_inst *n,
                             const launch_args *a) {
   cpu_program *c = loaded;
@@ -220,6 +223,7 @@ const backend_iface backend_cpu = {.name = "cpu",
                                    .choose = cpu_choose_engines,
                                    .prepare = cpu_prepare,
                                    .release = cpu_release,
+                                   .join = cpu_join,
                                    .launch = cpu_launch,
                                    .reserve = cpu_reserve,
                                    .unreserve = cpu_unreserve,

@@ -39,6 +39,8 @@ static hp_status cannot_run(void) {
           "use backend \"cpu\" to run");
 }
 
+static void sim_join(void *dev) { (void)dev; }
+
 static hp_status sim_launch(void *loaded, const program *p, const prog_inst *n,
                             const launch_args *a) {
   (void)loaded, (void)p, (void)n, (void)a;
@@ -107,6 +109,7 @@ const backend_iface backend_sim = {.name = "sim",
                                    .choose = sim_choose,
                                    .prepare = sim_prepare,
                                    .release = sim_release,
+                                   .join = sim_join,
                                    .launch = sim_launch,
                                    .reserve = sim_reserve,
                                    .unreserve = sim_discard,
