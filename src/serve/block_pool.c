@@ -94,6 +94,8 @@ static int32_t find(const block_pool *p, uint64_t before, const int32_t *tokens)
 
 static uint64_t serial_of(const block_pool *p, int32_t i) { return i < 0 ? 0 : p->at[i].serial; }
 
+bool block_pool_is_filled(const block_pool *p, int32_t i) { return serial_of(p, i) != 0; }
+
 int32_t block_pool_find(const block_pool *p, int32_t before, const int32_t *tokens) {
   return before >= 0 && !serial_of(p, before) ? -1 : find(p, serial_of(p, before), tokens);
 }

@@ -51,13 +51,18 @@ void sequence_undo(sequence *s, block_pool *p) {
   s->copy = -1;
 }
 
+/* What is before it is known: nothing, or a block that is filled, as skipped ones are not. */
+static bool is_found_later(const sequence *s, const block_pool *p, int64_t full) {
+  return full < 2 || block_pool_is_filled(p, s->block.at[full - 2]);
+}
+
 void sequence_commit(sequence *s, block_pool *p, const int32_t *ids, int64_t n, bool share) {
   if (s->copy >= 0) block_pool_release(p, s->copy);
   s->copy = -1;
   for (int64_t i = 0; i < n; i++) {
     s->tail[s->length++ % CACHE_BLOCK] = ids[i];
     int64_t full = s->length / CACHE_BLOCK;
-    if (share && s->length % CACHE_BLOCK == 0)
+    if (share && s->length % CACHE_BLOCK == 0 && is_found_later(s, p, full))
       block_pool_fill(p, s->block.at[full - 1], full > 1 ? s->block.at[full - 2] : -1, s->tail);
   }
 }
