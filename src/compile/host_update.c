@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { SMALL = 4096 }; /* bytes that a loop over inputs touches, to be done twice as well as once */
+enum { SMALL = 4096 }; /* bytes that a small loop touches, at most */
 
 typedef struct {
   const program *p;

@@ -245,8 +245,8 @@ static hp_status offload_as(stage_state *s, bool host, program **out) {
   return too_small_to_offload(s, kept, least, at);
 }
 
-/* May updates on the host make it faster, by enough to plan it once more?  They do not wait for
- * copies, of which they need a third. */
+/* May updates on the host make it faster, by enough to plan it once more?  They need a third of the
+ * copies. */
 static hp_status host_may_help(const stage_state *s, const program *p, double *time_s, bool *out) {
   const double worth = 1.02;
   double exposed_s;

@@ -63,7 +63,7 @@ static bool is_simple(const loop_access *at, bool store) {
 
 static bool is_elementwise(const loop *l) {
   bool fits = l->kind == LOOP_MAP && l->space.rank == 1 && l->space.dim[0] > GRAIN;
-  uint64_t read[2] = {0}; /* operands of which all is read, and those of one element */
+  uint64_t read[2] = {0}; /* operands that are read as a whole, and scalars */
   for (size_t i = 0; i < l->value.len; i++) {
     const loop_value *v = &l->value.at[i];
     fits &= v->what != LOOP_IOTA && v->what != LOOP_UNIFORM;

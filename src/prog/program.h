@@ -23,7 +23,7 @@ enum {
 typedef struct {
   uint8_t place, tier, flags, class; /* prog_place, TIER_*, BUFFER_*, mem_class */
   uint32_t name;                     /* interned: of a state tensor, input or output; else 0 */
-  uint32_t root; /* the buffer that owns the memory: itself, or that of which it is a view */
+  uint32_t root; /* the buffer that owns the memory: itself, or the one that it is a view of */
   uint32_t
       carries; /* 1 + the named tensor of another tier, or a view of it, that the device keeps
                   here from one run to the next; 0: none.  One buffer, or two with one offset */

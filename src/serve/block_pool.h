@@ -29,7 +29,7 @@ void block_pool_release(block_pool *p, int32_t block);
 /* A held block now contains these tokens after those of block `before`, which has a content itself;
  * -1: it is the first of its sequence. */
 void block_pool_fill(block_pool *p, int32_t block, int32_t before, const int32_t *tokens);
-/* Has it a content, of which others may be found?  Not before it is filled. */
+/* Has it a content?  Not before it is filled. */
 bool block_pool_is_filled(const block_pool *p, int32_t block);
 /* The block with this content; -1: there is none. */
 int32_t block_pool_find(const block_pool *p, int32_t before, const int32_t *tokens);

@@ -253,6 +253,14 @@ static hp_status tell_choice(const all_plans *all, const step_plan *whole, int s
   return st;
 }
 
+static void tell_host_update(const step_planner *p, const all_plans *all) {
+  bool asked = options_of(p)->compile.host_update == HP_HOST_UPDATE_ALWAYS;
+  if (asked && !all->memory.stats.host_updates)
+    log_warn(
+        "host_update: always has no effect here: updates of what a memory limit keeps in host "
+        "memory run there, if they are loops over elements and no device gathers their results");
+}
+
 /* Tells what the limit makes of the longest step, next to the plan without it. */
 static hp_status tell(step_planner *p, const all_plans *all) {
   const planned_program *w = &p->work.at[0];
@@ -260,6 +268,7 @@ static hp_status tell(step_planner *p, const all_plans *all) {
   step_plan whole;
   if (p->tell)
     step_graph_tell(p->m, options_of(p), &(step_place){STEP_ALONE, w->shape.B, w->shape.T});
+  if (w->micros) tell_host_update(p, all);
   if (!limit || !w->micros) return HP_OK;
   if (all->choice.way == STEP_AS_ASKED && !all->memory.stats.memory.tier[1].moved_bytes &&
       !all->memory.stats.memory.tier[2].moved_bytes)

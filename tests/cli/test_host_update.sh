@@ -76,6 +76,7 @@ awk "BEGIN { exit !($with < $without) }" || fail "$with s with them, $without wi
 it "without a limit, or with optimizer state on flash, there are none"
 run explain job/job.yaml hyper_parallel.cluster=fast.yaml hyper_parallel.host_update=always
 exit_is 0
+err_has "host_update: always has no effect here"
 err_lacks "the host updates"
 mkdir -p disk
 run explain job/job.yaml hyper_parallel.cluster=fast.yaml hyper_parallel.host_update=always memory_limit=60% \
