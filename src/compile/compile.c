@@ -428,6 +428,8 @@ static hp_status find_order(stage_state *s) {
   }
   offloads |= !st && !s->fits && offload_may(s);
   if (!st && offloads) st = offload_find(s, &last);
+  else if (!st && s->fits && a.limit[TIER_DEVICE] && !a.overlapped && offload_may(s))
+    st = offload_find_faster(s, &last);
   if (last) {
     program_free(s->p);
     s->p = last;

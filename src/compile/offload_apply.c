@@ -24,8 +24,9 @@ typedef struct {
   uint32_t *store;         /* by item: the buffer on its tier, PROG_NONE: none yet */
   uint32_t *next;          /* by item: touches that are behind */
   uint32_t *stay_of;       /* by copy */
-  uint32_t *step_at;       /* by step: its place in inst, of one of the host that of the step
-                              before it; PROG_NONE: there is none */
+  uint32_t *step_at;       /* by step: its place in inst */
+  uint32_t *done_at; /* by step: the place in inst of the last step up to it that is not one of the
+                        host, and does not run beside those behind it; PROG_NONE: there is none */
   uint32_t *out_at[OFFLOAD_TIERS]; /* by number of the offload on its tier: place in inst */
   uint32_t outs[OFFLOAD_TIERS];    /* emitted */
   uint32_t *held;                  /* by item: 1 + the place of its last offload in this stay */
@@ -162,10 +163,10 @@ static uint32_t item_of_arg(const applying *a, const prog_inst *n, int k) {
   return a->x->item_of[a->x->whole[program_args(a->p, n)[k]]];
 }
 
-/* Each item of the step is behind its touch.  What overwrites a content waits until it is copied.
- */
-static hp_status pass_touches(applying *a, uint32_t i, uint32_t at) {
-  const prog_inst *n = program_inst(a->p, i);
+/* Each item that step i touches, of the arguments of instruction `of`, is behind its touch.  What
+ * overwrites a content waits until it is copied. */
+static hp_status pass_touches(applying *a, uint32_t of, uint32_t i, uint32_t at) {
+  const prog_inst *n = program_inst(a->p, of);
   for (int k = 0; k < n->n_in + n->n_out; k++) {
     uint32_t item = item_of_arg(a, n, k);
     if (item == PROG_NONE || a->next[item] == a->x->item[item].touches) continue;
@@ -180,11 +181,11 @@ static hp_status pass_touches(applying *a, uint32_t i, uint32_t at) {
 }
 
 static hp_status emit_step(applying *a, uint32_t i) {
-  if (offload_is_of_host(a->x, i)) {
-    a->step_at[i] = i ? a->step_at[i - 1] : PROG_NONE;
-    a->steps++;
-    return HP_OK;
-  }
+  const offload_overlap *o = a->x->overlap;
+  uint32_t before = i ? a->done_at[i - 1] : PROG_NONE;
+  a->done_at[i] = before;
+  a->steps++;
+  if (offload_is_of_host(a->x, i)) return HP_OK;
   prog_inst n = *program_inst(a->p, i);
   uint32_t arg[510], at = (uint32_t)a->inst.len;
   for (int k = 0; k < n.n_in + n.n_out; k++) {
@@ -192,15 +193,22 @@ static hp_status emit_step(applying *a, uint32_t i) {
     arg[k] = program_args(a->p, program_inst(a->p, i))[k];
     if (item != PROG_NONE) arg[k] = find_buffer(a, arg[k], a->plan->stay[present_touch(a, item)]);
   }
-  if (!(op_flags((op_id)n.op) & OPF_MOVE)) n.stream = STREAM_COMPUTE;
+  if (o && op_flags((op_id)n.op) & OPF_RENDEZVOUS) n.stream = STREAM_COMM;
+  else if (!(op_flags((op_id)n.op) & OPF_MOVE)) n.stream = STREAM_COMPUTE;
   HP_TRY(emit(a, n, arg));
   a->step_at[i] = at;
+  if (!offload_runs_beside(o, i)) a->done_at[i] = at;
+  if (o && before != PROG_NONE) HP_TRY(add_edge(a, before, at));
+  if (o && o->ends0[i] < o->ends0[i + 1])
+    HP_TRY(add_edge(a, a->step_at[o->ends[o->ends0[i + 1] - 1]], at));
   for (; a->fetched < a->fetches.len && a->fetches.at[a->fetched].after == i; a->fetched++)
     HP_TRY(add_edge(a, a->step_at[a->fetches.at[a->fetched].before], at));
   for (int t = 0; t < OFFLOAD_TIERS; t++)
     if (a->plan->after[i][t]) HP_TRY(add_edge(a, a->out_at[t][a->plan->after[i][t] - 1], at));
-  a->steps++;
-  return pass_touches(a, i, at);
+  HP_TRY(pass_touches(a, i, i, at));
+  for (uint32_t k = o ? o->ends0[i] : 0; o && k < o->ends0[i + 1]; k++)
+    HP_TRY(pass_touches(a, o->ends[k], i, at));
+  return HP_OK;
 }
 
 /* What an argument of an instruction of the host is there. */
@@ -254,8 +262,8 @@ static hp_status emit_copy(applying *a, size_t k) {
   n.flops = 0;
   n.bytes = (double)a->p->buffers.at[whole].bytes;
   HP_TRY(emit(a, n, (uint32_t[]){c->in ? there : here, c->in ? here : there}));
-  if (c->after_step && a->step_at[c->after_step - 1] != PROG_NONE)
-    HP_TRY(add_edge(a, a->step_at[c->after_step - 1], at));
+  if (c->after_step && a->done_at[c->after_step - 1] != PROG_NONE)
+    HP_TRY(add_edge(a, a->done_at[c->after_step - 1], at));
   for (int t = 0; c->in && t < OFFLOAD_TIERS; t++)
     if (c->after[t]) HP_TRY(add_edge(a, a->out_at[t][c->after[t] - 1], at));
   if (c->in) a->held[c->item] = 0;
@@ -327,7 +335,9 @@ static hp_status run(applying *a) {
   a->held = mem_calloc(items, sizeof *a->held);
   a->stay_of = mem_calloc(copies, sizeof *a->stay_of);
   a->step_at = mem_calloc(n, sizeof *a->step_at);
-  bool made = a->current && a->used && a->store && a->next && a->held && a->stay_of && a->step_at;
+  a->done_at = mem_calloc(n, sizeof *a->done_at);
+  bool made = a->current && a->used && a->store && a->next && a->held && a->stay_of && a->step_at &&
+              a->done_at;
   for (int t = 0; t < OFFLOAD_TIERS; t++) {
     a->out_at[t] = mem_calloc(copies, sizeof *a->out_at[t]);
     made = made && a->out_at[t];
@@ -363,6 +373,7 @@ hp_status offload_apply(program *p, const offload_items *x, const offload_plan *
   mem_free(a.held);
   mem_free(a.stay_of);
   mem_free(a.step_at);
+  mem_free(a.done_at);
   for (int t = 0; t < OFFLOAD_TIERS; t++) mem_free(a.out_at[t]);
   return st;
 }

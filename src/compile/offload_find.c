@@ -10,6 +10,7 @@ static offload_options offload_options_of(const stage_state *s) {
   return (offload_options){.cluster = s->t->cluster,
                            .mesh = s->t->mesh,
                            .workspace = s->workspace,
+                           .overlap = s->overlap,
                            .mode = s->t->offload ? s->mode : NULL,
                            .policy = s->t->offload_policy,
                            .kept = s->t->offloads,
@@ -94,7 +95,10 @@ static hp_status make_fitted(void *context, const offload_attempt *a, uint64_t *
   s->p = f->present;
   hp_status st = s->run(s, STAGE_ORDER);
   s->p = in_order_of_graph;
-  f->present->order = "computations one after the other, and copies to slower memory overlapped";
+  f->present->order =
+      s->overlap ? "computations one after the other, collectives and copies to slower memory "
+                   "overlapped"
+                 : "computations one after the other, and copies to slower memory overlapped";
   s->offload.reserve = NULL;
   s->offload.least = false;
   HP_TRY(st);
@@ -257,21 +261,27 @@ static hp_status host_may_help(const stage_state *s, const program *p, double *t
   return HP_OK;
 }
 
-/* Instead of *out, if it is faster, with updates on the host. */
-static hp_status try_host(stage_state *s, double time_s, program **out) {
+/* Instead of *out, which takes *time_s, if it is faster: with updates on the host, or not, and as
+ * s->overlap says. */
+static hp_status try_instead(stage_state *s, bool host, double *time_s, program **out,
+                             bool *better) {
   program *other = NULL;
   double other_s, exposed_s;
+  bool goes_on = s->goes_on;
   fitted before = {.s = s}; /* holds the texts */
   swap_texts(&before);
-  hp_status st = offload_as(s, true, &other);
+  s->goes_on = true;
+  hp_status st = offload_as(s, host, &other);
+  s->goes_on = goes_on;
   bool fits = !st && s->fits;
   if (st == HP_ERR_OOM && !s->fits) {
     err_clear();
     st = HP_OK;
   }
   if (fits) st = predict_totals(s->t->cluster, s->t->mesh, other, &other_s, &exposed_s);
-  bool better = fits && !st && other_s < time_s;
-  if (better) {
+  *better = fits && !st && other_s < *time_s;
+  if (*better) {
+    *time_s = other_s;
     program *worse = *out;
     *out = other;
     other = worse;
@@ -282,20 +292,58 @@ static hp_status try_host(stage_state *s, double time_s, program **out) {
   return st;
 }
 
-hp_status offload_find(stage_state *s, program **out) {
+/* Instead of *out, if it is faster, with collectives that overlap with computation. */
+static hp_status try_overlap(stage_state *s, bool host, program **out) {
+  offload_overlap overlap = {0};
+  schedule_options how = s->how;
+  program *in_order_of_graph = s->p, *arranged;
+  bool any, better, usual = !s->t->offload_policy && !s->c->options->serial;
+  double time_s, exposed_s;
+  if (!usual || !program_has_rendezvous(s->p)) return HP_OK;
+  HP_TRY(predict_totals(s->t->cluster, s->t->mesh, *out, &time_s, &exposed_s));
+  memset(how.cap, 0, sizeof how.cap); /* what leaves is not known yet */
+  HP_TRY(program_copy(s->p, &arranged));
+  hp_status st = offload_overlap_make(arranged, &how, &overlap, &any);
+  if (!st && any) {
+    s->p = arranged;
+    s->overlap = &overlap;
+    st = try_instead(s, host, &time_s, out, &better);
+    s->p = in_order_of_graph;
+    s->overlap = NULL;
+  }
+  program_free(arranged);
+  offload_overlap_free(&overlap);
+  return st;
+}
+
+/* One instruction after the other, and updates on the host where that is asked for or faster:
+ * *host. */
+static hp_status find_serial(stage_state *s, program **out, bool *host) {
   hp_host_update asked = s->c->options->host_update;
   bool both = asked == HP_HOST_UPDATE_AUTO && s->t->cluster->tier[TIER_HOST].update_gb_s > 0;
   bool goes_on = s->goes_on, help;
+  *host = asked == HP_HOST_UPDATE_ALWAYS;
   double time_s;
   s->goes_on |= both;
-  hp_status st = offload_as(s, asked == HP_HOST_UPDATE_ALWAYS, out);
+  hp_status st = offload_as(s, *host, out);
   s->goes_on = goes_on;
   if (!both) return st;
   if (st == HP_ERR_OOM && !s->fits) {
     err_clear();
+    *host = true;
     return offload_as(s, true, out);
   }
   HP_TRY(st);
   HP_TRY(host_may_help(s, *out, &time_s, &help));
-  return help ? try_host(s, time_s, out) : HP_OK;
+  return help ? try_instead(s, true, &time_s, out, host) : HP_OK;
+}
+
+hp_status offload_find(stage_state *s, program **out) {
+  bool host;
+  HP_TRY(find_serial(s, out, &host));
+  return s->fits ? try_overlap(s, host, out) : HP_OK;
+}
+
+hp_status offload_find_faster(stage_state *s, program **out) {
+  return try_overlap(s, s->c->options->host_update == HP_HOST_UPDATE_ALWAYS, out);
 }

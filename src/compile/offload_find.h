@@ -1,6 +1,7 @@
 /* The fastest program under the memory limits whose values leave the device while they are not in
  * use: plans under lower and lower caps until the offsets fit, with what the host has no room for
- * on flash, and with updates on the device or on the host. */
+ * on flash, with updates on the device or on the host, and with collectives between computations or
+ * during them. */
 #ifndef COMPILE_OFFLOAD_FIND_H
 #define COMPILE_OFFLOAD_FIND_H
 
@@ -14,5 +15,8 @@ bool offload_may(const stage_state *s);
  * not fit with updates on the device may fit with updates on the host.  HP_ERR_OOM with s->fits
  * false: refused, with the limit that is enough in the message and as the arena of *out. */
 hp_status offload_find(stage_state *s, program **out);
+/* *out fits without offloading, one instruction after the other: replaces it if one with offloading
+ * is faster, since its collectives overlap with computation. */
+hp_status offload_find_faster(stage_state *s, program **out);
 
 #endif

@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Instructions that touch each `whole` first and last; PROG_NONE: none does. */
+/* Instructions that touch each `whole` first and last; PROG_NONE: none does.  busy: those that wait
+ * for the last collective that still reads it. */
 typedef struct {
-  uint32_t *first, *last;
+  uint32_t *first, *last, *busy;
 } span;
 
 static void find_spans(const offload_items *x, span *s) {
@@ -25,6 +26,7 @@ static void find_spans(const offload_items *x, span *s) {
       uint32_t b = x->whole[program_args(p, n)[k]];
       if (s->first[b] == PROG_NONE) s->first[b] = i;
       s->last[b] = i;
+      if (offload_runs_beside(x->overlap, i)) s->busy[b] = x->overlap->until[i];
     }
   }
   for (uint32_t i = 0; i < p->insts.len; i++) { /* nothing overwrites what the host reads later */
@@ -39,7 +41,8 @@ static void find_spans(const offload_items *x, span *s) {
 
 /* Does result o of instruction i overwrite its operand k, in this order?  As compile/memory.c
  * decides it. */
-static bool is_overwritten(const program *p, const span *s, uint32_t i, int k, int o) {
+static bool is_overwritten(const offload_items *x, const span *s, uint32_t i, int k, int o) {
+  const program *p = x->p;
   const prog_inst *n = program_inst(p, i);
   const uint32_t *arg = program_args(p, n);
   uint32_t a = arg[k], b = arg[n->n_in + o];
@@ -49,6 +52,7 @@ static bool is_overwritten(const program *p, const span *s, uint32_t i, int k, i
   if (in->tier != TIER_DEVICE || out->tier != TIER_DEVICE) return false;
   if (in->flags & (BUFFER_OUTPUT | BUFFER_INPUT) || s->last[a] != i || s->first[b] != i)
     return false;
+  if (s->busy[a] > (offload_runs_beside(x->overlap, i) ? x->overlap->until[i] : i)) return false;
   for (int j = 0; j < n->n_in; j++)
     if (j != k && offload_root(p, arg[j]) == a) return false;
   return inplace_inst(p, n, k, o);
@@ -65,7 +69,7 @@ static void join_results(offload_items *x, const span *s, uint32_t i) {
     for (int k = 0; k < n->n_in; k++) {
       bool is_taken = false;
       for (int j = 0; j < count; j++) is_taken |= taken[j] == arg[k];
-      if (is_taken || !is_overwritten(p, s, i, k, o)) continue;
+      if (is_taken || !is_overwritten(x, s, i, k, o)) continue;
       taken[count++] = arg[k];
       x->item_of[arg[n->n_in + o]] = x->item_of[arg[k]];
       break;
@@ -156,7 +160,8 @@ static void drop_joined(offload_items *x, uint32_t *number) {
 
 static hp_status find_items(offload_items *x, const offload_options *o) {
   size_t buffers = x->p->buffers.len;
-  span s = {mem_calloc(buffers, sizeof *s.first), mem_calloc(buffers, sizeof *s.last)};
+  span s = {mem_calloc(buffers, sizeof *s.first), mem_calloc(buffers, sizeof *s.last),
+            mem_calloc(buffers, sizeof *s.busy)};
   uint32_t *number = mem_calloc(buffers, sizeof *number);
   x->item = mem_calloc(buffers, sizeof *x->item);
   x->state = mem_calloc(buffers, sizeof *x->state);
@@ -164,8 +169,8 @@ static hp_status find_items(offload_items *x, const offload_options *o) {
   x->item_of = mem_calloc(buffers, sizeof *x->item_of);
   x->away = mem_calloc(buffers, sizeof *x->away);
   x->whole = mem_calloc(buffers, sizeof *x->whole);
-  bool made = s.first && s.last && number && x->item && x->state && x->choice && x->item_of &&
-              x->away && x->whole && !program_slices(x->p, x->whole);
+  bool made = s.first && s.last && s.busy && number && x->item && x->state && x->choice &&
+              x->item_of && x->away && x->whole && !program_slices(x->p, x->whole);
   if (made) {
     find_spans(x, &s);
     number_items(x, o, &s);
@@ -175,6 +180,7 @@ static hp_status find_items(offload_items *x, const offload_options *o) {
   }
   mem_free(s.first);
   mem_free(s.last);
+  mem_free(s.busy);
   mem_free(number);
   return made ? HP_OK : HP_ERR_OOM;
 }
@@ -182,20 +188,27 @@ static hp_status find_items(offload_items *x, const offload_options *o) {
 /* --- touches ------------------------------------------------------------------------------------
  */
 
+/* The touch of an item by step i, which is its last one so far or a new one; *is_new. */
+static uint32_t touch_at(offload_items *x, uint32_t it, uint32_t i, uint32_t whole, bool *is_new) {
+  offload_item *item = &x->item[it];
+  uint32_t at = item->touch0 + item->touches;
+  *is_new = !item->touches || x->touch[at - 1].step != i;
+  if (!*is_new) return at - 1;
+  x->touch[at] = (offload_touch){.step = i};
+  x->before[at] = whole;
+  item->touches++;
+  return at;
+}
+
 /* Adds the touch of buffer b by the instruction, which reads it, or writes it. */
 static void touch(offload_items *x, uint32_t i, uint32_t b, bool writes) {
   const prog_buffer *f = &x->p->buffers.at[b];
   uint32_t whole = x->whole[b], it = x->item_of[whole];
   if (it == PROG_NONE) return;
   offload_item *item = &x->item[it];
-  offload_touch *t = &x->touch[item->touch0 + item->touches];
-  uint32_t at = item->touch0 + item->touches;
-  if (item->touches && t[-1].step == i) t--, at--;
-  else {
-    *t = (offload_touch){.step = i};
-    x->before[at] = whole;
-    item->touches++;
-  }
+  bool is_new;
+  uint32_t at = touch_at(x, it, i, whole, &is_new);
+  offload_touch *t = &x->touch[at];
   bool all = f->bytes == x->p->buffers.at[whole].bytes;
   bool first = item->touches == 1 && !(item->flags & OFFLOAD_STORED);
   t->access |= writes ? OFFLOAD_WRITE : OFFLOAD_READ;
@@ -204,22 +217,38 @@ static void touch(offload_items *x, uint32_t i, uint32_t b, bool writes) {
   else if (x->after[at] == PROG_NONE) x->after[at] = whole;
 }
 
+/* The collective c has ended before step i runs: until then what it reads and writes stays. */
+static void touch_end(offload_items *x, uint32_t c, uint32_t i) {
+  const prog_inst *n = program_inst(x->p, c);
+  for (int k = n->n_in + n->n_out; k-- > 0;) { /* a result may have overwritten an operand */
+    uint32_t whole = x->whole[program_args(x->p, n)[k]], it = x->item_of[whole];
+    if (it == PROG_NONE) continue;
+    bool is_new;
+    uint32_t at = touch_at(x, it, i, whole, &is_new);
+    x->touch[at].access |= OFFLOAD_READ;
+    if (is_new) x->after[at] = whole;
+    while (at-- > x->item[it].touch0 && x->touch[at].step >= c) x->touch[at].access |= OFFLOAD_HELD;
+  }
+}
+
+static void count_touches(const offload_items *x, uint32_t i, uint32_t *count) {
+  const prog_inst *n = program_inst(x->p, i);
+  for (int k = 0; k < n->n_in + n->n_out && !offload_is_of_host(x, i); k++) {
+    uint32_t it = x->item_of[x->whole[program_args(x->p, n)[k]]];
+    if (it != PROG_NONE) count[it] += 1 + offload_runs_beside(x->overlap, i);
+  }
+}
+
 static hp_status find_touches(offload_items *x) {
   const program *p = x->p;
-  size_t args = p->args.len;
+  size_t args = p->args.len * (x->overlap ? 2 : 1);
   x->touch = mem_calloc(args, sizeof *x->touch);
   x->before = mem_calloc(args, sizeof *x->before);
   x->after = mem_calloc(args, sizeof *x->after);
   HP_TRY_MEM(x->touch && x->before && x->after);
   uint32_t *count = mem_calloc(x->problem.items + 1, sizeof *count);
   HP_TRY_MEM(count);
-  for (uint32_t i = 0; i < p->insts.len; i++) {
-    const prog_inst *n = program_inst(p, i);
-    for (int k = 0; k < n->n_in + n->n_out && !offload_is_of_host(x, i); k++) {
-      uint32_t it = x->item_of[x->whole[program_args(p, n)[k]]];
-      if (it != PROG_NONE) count[it]++;
-    }
-  }
+  for (uint32_t i = 0; i < p->insts.len; i++) count_touches(x, i, count);
   uint32_t at = 0;
   for (uint32_t it = 0; it < x->problem.items; it++) {
     x->item[it].touch0 = at;
@@ -231,6 +260,9 @@ static hp_status find_touches(offload_items *x) {
     const prog_inst *n = program_inst(p, i);
     for (int k = 0; k < n->n_in + n->n_out && !offload_is_of_host(x, i); k++)
       touch(x, i, program_args(p, n)[k], k >= n->n_in);
+    for (uint32_t k = x->overlap ? x->overlap->ends0[i] : 0;
+         x->overlap && k < x->overlap->ends0[i + 1]; k++)
+      touch_end(x, x->overlap->ends[k], i);
   }
   x->problem.touches = at;
   return HP_OK;
@@ -287,9 +319,22 @@ static offload_link link_of(const offload_options *o, int tier) {
   return (offload_link){gb / (in - latency), gb / (out - latency), latency};
 }
 
+/* How long step i takes, and the memory that it needs besides its items; that of a collective until
+ * it has ended. */
+static void describe_step(offload_items *x, const offload_options *o, uint32_t i) {
+  const prog_inst *n = program_inst(x->p, i);
+  bool beside = offload_runs_beside(o->overlap, i);
+  uint64_t bytes = offload_padded(o->workspace[n->kernel]);
+  if (o->overlap) x->duration[i] = o->overlap->duration_s[i];
+  else x->duration[i] = cost_inst(o->cluster, o->mesh, x->p, n);
+  for (uint32_t k = i; bytes && k <= (beside ? o->overlap->until[i] : i); k++)
+    x->workspace[k] += bytes;
+  if (o->reserve) x->workspace[i] += o->reserve[i];
+}
+
 hp_status offload_items_make(const program *p, const offload_options *o, offload_items *out) {
   size_t n = p->insts.len;
-  *out = (offload_items){.p = p};
+  *out = (offload_items){.p = p, .overlap = o->overlap};
   out->duration = mem_calloc(n, sizeof *out->duration);
   out->workspace = mem_calloc(n, sizeof *out->workspace);
   HP_TRY_MEM(out->duration && out->workspace);
@@ -299,16 +344,13 @@ hp_status offload_items_make(const program *p, const offload_options *o, offload
   pack_touches(out);
   HP_TRY(offload_host_list(out, o));
   HP_TRY(find_from(out, o));
-  for (uint32_t i = 0; i < n; i++) {
-    if (offload_is_of_host(out, i)) continue;
-    out->duration[i] = cost_inst(o->cluster, o->mesh, p, program_inst(p, i));
-    out->workspace[i] = offload_padded(o->workspace[program_inst(p, i)->kernel]);
-    if (o->reserve) out->workspace[i] += o->reserve[i];
-  }
+  for (uint32_t i = 0; i < n; i++)
+    if (!offload_is_of_host(out, i)) describe_step(out, o, i);
   offload_problem *q = &out->problem;
   q->n = n;
   q->duration_s = out->duration;
   q->workspace = out->workspace;
+  q->wait_s = o->overlap ? o->overlap->wait_s : NULL;
   q->item = out->item;
   q->touch = out->touch;
   q->from = out->from;

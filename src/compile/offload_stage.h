@@ -7,6 +7,7 @@
 #ifndef COMPILE_OFFLOAD_STAGE_H
 #define COMPILE_OFFLOAD_STAGE_H
 
+#include "compile/offload_overlap.h"
 #include "mem/offload_kept.h"
 #include "mem/timeline.h"
 #include "prog/program.h"
@@ -21,6 +22,7 @@ typedef struct {
   int policy;         /* HP_PLAN_* */
   bool least;         /* nothing stays on the device between its uses */
   bool host;          /* updates run on the host where they can (compile/host_update.h) */
+  const offload_overlap *overlap; /* of the program; NULL: all one after the other */
   const uint64_t *reserve; /* by instruction: bytes that stay free while it runs; NULL: none */
   const uint8_t *mode;     /* by mem_class: HP_OFFLOAD_*; NONE: such a tensor stays on the device */
   offload_kept *kept;      /* plans so far; NULL: none */

@@ -347,6 +347,24 @@ hp_status schedule_program(program *p, schedule_kind kind, const schedule_option
   return st;
 }
 
+hp_status schedule_times(program *p, const schedule_options *o, inst_times *t) {
+  scheduling w = {.p = p, .o = o};
+  list_schedule s = {0};
+  put_communication(p, true);
+  hp_status st = prepare(&w);
+  if (!st) st = order_fastest(&w, true, &s);
+  if (!st && !s.fits) HP_FAIL_GOTO(st, HP_ERR_INTERNAL, "no order without a cap");
+  for (size_t i = 0; !st && i < w.q.n; i++) {
+    uint32_t k = s.order[i];
+    t[i] = (inst_times){s.start_s[k], s.start_s[k], s.end_s[k], 0};
+  }
+  if (!st) st = order_apply(p, s.order);
+done:
+  list_schedule_free(&s);
+  scheduling_free(&w);
+  return st;
+}
+
 hp_status schedule_peak(program *p, const schedule_options *o, uint64_t *bytes) {
   scheduling w = {.p = p, .o = o};
   list_schedule s = {0};

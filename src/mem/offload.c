@@ -22,7 +22,9 @@ static hp_status check_item(const offload_problem *p, uint32_t x) {
   for (uint32_t k = 0; k < it->touches; k++) {
     const offload_touch *t = &p->touch[it->touch0 + k];
     bool follows = !k || t[-1].step < t->step;
-    if (t->step >= p->n || !follows || !t->access)
+    bool held = t->access & OFFLOAD_HELD; /* needs an end, where its content is still the same */
+    bool ends = k + 1 < it->touches && t[1].access & OFFLOAD_READ;
+    if (t->step >= p->n || !follows || !(t->access & ~OFFLOAD_HELD) || (held && !ends))
       HP_FAIL(HP_ERR_ARG, "item %u: touch %u at step %u", x, k, t->step);
   }
   return HP_OK;
@@ -57,6 +59,8 @@ static hp_status check_problem(const offload_problem *p) {
     if (!(p->duration_s[i] >= 0 && p->duration_s[i] < 1e12))
       HP_FAIL(HP_ERR_ARG, "step %zu: duration %g s", i, p->duration_s[i]);
     if (p->workspace && p->workspace[i] >> 60) HP_FAIL(HP_ERR_ARG, "step %zu: workspace", i);
+    if (p->wait_s && !(p->wait_s[i] >= 0 && p->wait_s[i] <= p->duration_s[i]))
+      HP_FAIL(HP_ERR_ARG, "step %zu: waits %g s", i, p->wait_s[i]);
   }
   HP_TRY(check_host(p));
   for (int t = 0; t < OFFLOAD_TIERS; t++) {
@@ -76,10 +80,11 @@ static hp_status add_up(const offload_problem *p, uint64_t **out) {
   for (size_t x = 0; x < p->items; x++) {
     const offload_item *it = &p->item[x];
     const offload_touch *t = &p->touch[it->touch0], *last = t + it->touches - 1;
-    if (it->flags & OFFLOAD_PINNED)
-      for (uint32_t i = t->step; i <= last->step; i++) bytes[i] += it->bytes;
-    else
-      for (; t <= last; t++) bytes[t->step] += it->bytes;
+    for (; t <= last; t++) {
+      bool stays = t < last && (it->flags & OFFLOAD_PINNED || t->access & OFFLOAD_HELD);
+      uint32_t until = stays ? t[1].step : t->step + 1;
+      for (uint32_t i = t->step; i < until; i++) bytes[i] += it->bytes;
+    }
   }
   for (size_t i = 0; i < p->n && p->workspace; i++) bytes[i] += p->workspace[i];
   *out = bytes;
@@ -219,7 +224,8 @@ static size_t list_gaps(const offload_problem *p, climb_gap *gap) {
   size_t n = 0;
   for (uint32_t x = 0; x < p->items; x++)
     for (uint32_t k = 0; k + 1 < p->item[x].touches; k++)
-      gap[n++] = (climb_gap){p->item[x].touch0 + k, p->item[x].bytes};
+      if (!(p->touch[p->item[x].touch0 + k].access & OFFLOAD_HELD))
+        gap[n++] = (climb_gap){p->item[x].touch0 + k, p->item[x].bytes};
   if (n) qsort(gap, n, sizeof *gap, by_bytes);
   return n < CLIMB_GAPS ? n : CLIMB_GAPS;
 }
@@ -323,7 +329,9 @@ static hp_status choose_again(const offload_problem *p, double share, offload_se
 
 static hp_status search_selections(const offload_problem *p, offload_plan *made,
                                    offload_plan *best) {
-  double waits = best->time_s - best->compute_s, least = best->bound_s - best->compute_s;
+  double steps_s = 0;
+  for (size_t i = 0; i < p->n; i++) steps_s += p->duration_s[i];
+  double waits = best->time_s - steps_s, least = fmax(best->bound_s - steps_s, 0);
   double share = waits > 0 ? least / waits : 1;
   offload_selection s;
   hp_status st = offload_selection_create(p, &s);

@@ -23,7 +23,9 @@
 #include "base/status.h"
 
 enum { OFFLOAD_TIERS = 2 }; /* that items may go to: near and far */
-enum { OFFLOAD_READ = 1, OFFLOAD_WRITE = 2 };
+/* HELD: the item stays on the device until its next touch, for what the step has started is still
+ * running. */
+enum { OFFLOAD_READ = 1, OFFLOAD_WRITE = 2, OFFLOAD_HELD = 4 };
 
 /* How an item begins and ends.  KEPT items are the device's from one run to the next: they are
  * stored when the run begins, and must be stored again at its end or, if they may stay on the
@@ -47,7 +49,7 @@ typedef struct {
 
 typedef struct {
   uint32_t step;
-  uint8_t access; /* OFFLOAD_READ and OFFLOAD_WRITE; WRITE alone replaces all of it */
+  uint8_t access; /* OFFLOAD_READ, WRITE and HELD; WRITE without READ replaces all of it */
 } offload_touch;
 #define OFFLOAD_FREE UINT32_MAX /* when a fetch begins is the plan's choice */
 
@@ -62,8 +64,10 @@ typedef struct {
 } offload_host_work;
 
 typedef struct {
-  size_t n;                  /* steps, < 2^30 */
-  const double *duration_s;  /* [n] */
+  size_t n;                 /* steps, < 2^30 */
+  const double *duration_s; /* [n] */
+  const double *wait_s; /* [n] of the duration: seconds in which a step waits for what earlier ones
+                           have started, less if it has waited for copies; NULL: none */
   const uint64_t *workspace; /* [n] bytes while a step runs; NULL: none */
   size_t items;              /* < 2^30 */
   const offload_item *item;
@@ -101,7 +105,7 @@ typedef struct {
                      0 if carried, else from 1: each begins with a fetch or with what makes it */
   bool *carried;  /* [items] on the device when the run begins and when it ends */
   double time_s;  /* of the run */
-  double compute_s; /* of the steps alone */
+  double compute_s; /* of the steps alone, without wait_s */
   double bound_s;   /* no plan is faster */
   uint64_t peak;    /* bytes of the device */
   uint64_t in_bytes[OFFLOAD_TIERS], out_bytes[OFFLOAD_TIERS];

@@ -27,6 +27,11 @@ typedef struct {
   double in[OFFLOAD_TIERS], out[OFFLOAD_TIERS];
 } window_bytes;
 
+/* What step i takes by itself: a wait may be hidden by one for copies. */
+static double busy_s(const offload_problem *p, size_t i) {
+  return p->duration_s[i] - (p->wait_s ? p->wait_s[i] : 0);
+}
+
 /* Seconds in which all of `bytes` but `kept` are moved, each tier's by its own link. */
 static double least_s(const double bytes[OFFLOAD_TIERS], const double per_s[OFFLOAD_TIERS],
                       double kept) {
@@ -78,7 +83,7 @@ static void add_windows(bound_work *w, uint32_t i) {
   double per_s[OFFLOAD_TIERS], compute_s = 0, begin_s = w->end_s[i];
   for (int t = 0; t < OFFLOAD_TIERS; t++) per_s[t] = p->link[t].in_bytes_s;
   for (uint32_t j = i; j < p->n; j++) {
-    compute_s += p->duration_s[j];
+    compute_s += busy_s(p, j);
     for (uint32_t k = w->touch0[j]; k < w->touch0[j + 1]; k++) {
       uint32_t x = w->item_of[w->touched[k]];
       if (w->seen[x] == i + 1) continue;
@@ -114,7 +119,7 @@ hp_status offload_bound(const offload_problem *p, offload_plan *plan) {
   uint32_t stride = 1 + (uint32_t)fmin(all / WORK_MOST, 1e9);
   for (uint32_t i = 0; !st && i < p->n; i += stride) add_windows(&w, i);
   plan->compute_s = 0;
-  for (size_t i = 0; i < p->n; i++) plan->compute_s += p->duration_s[i];
+  for (size_t i = 0; i < p->n; i++) plan->compute_s += busy_s(p, i);
   plan->bound_s = st ? 0 : fmax(w.end_s[p->n], host_bound_s(p, w.end_s));
   mem_free(w.touch0);
   mem_free(w.touched);

@@ -30,7 +30,7 @@ static hp_status hash_problem(const offload_problem *p, hash128 *out) {
                    .items = p->items,
                    .touches = p->touches,
                    .cap = p->cap,
-                   .arrays = (p->workspace ? 1 : 0) | (p->from ? 2 : 0),
+                   .arrays = (p->workspace ? 1 : 0) | (p->from ? 2 : 0) | (p->wait_s ? 4 : 0),
                    .hosts = p->hosts,
                    .before = p->before,
                    .needs = p->needs};
@@ -39,6 +39,7 @@ static hp_status hash_problem(const offload_problem *p, hash128 *out) {
   memcpy(head.link, p->link, sizeof head.link);
   hash_stream_add(s, &head, sizeof head);
   hash_stream_add(s, p->duration_s, p->n * sizeof *p->duration_s);
+  if (p->wait_s) hash_stream_add(s, p->wait_s, p->n * sizeof *p->wait_s);
   if (p->workspace) hash_stream_add(s, p->workspace, p->n * sizeof *p->workspace);
   if (p->from) hash_stream_add(s, p->from, p->touches * sizeof *p->from);
   for (size_t x = 0; x < p->items; x++) {

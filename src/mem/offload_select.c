@@ -93,7 +93,7 @@ static void list_gaps(selector *s, uint32_t x) {
   const offload_touch *t = &p->touch[it->touch0];
   uint32_t last = it->touches - 1, n = (uint32_t)p->n, end = it->touch0 + last;
   for (uint32_t k = 0; k < last && !(it->flags & OFFLOAD_PINNED); k++)
-    if (t[k + 1].access & OFFLOAD_READ)
+    if (t[k + 1].access & OFFLOAD_READ && !(t[k].access & OFFLOAD_HELD))
       add_gap(s, (gap){x, t[k].step + 1, t[k + 1].step, it->touch0 + k, BETWEEN, false, {0}});
   s->end_gap[x] = (uint32_t)s->gaps;
   if (!s->carried[x]) return;

@@ -357,6 +357,7 @@ static hp_status leave_touch(offload_sweep *w, uint32_t x, const offload_touch *
   if (touch->access & OFFLOAD_WRITE) s->stored = false;
   s->touch++;
   s->version++;
+  if (touch->access & OFFLOAD_HELD) return HP_OK;
   bool returns = !has_touch(w, x) && it->flags & OFFLOAD_RETURNS && !is_carried(w, x) && !s->stored;
   if (!is_needed(w, x) && !returns) return release(w, x);
   if (it->flags & OFFLOAD_PINNED && !returns) return HP_OK;
