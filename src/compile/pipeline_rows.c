@@ -15,7 +15,8 @@ typedef struct {
   uint32_t inst; /* the last that writes it */
   uint16_t stage;
   uint8_t action;
-  bool once;       /* a param, which is sent before any row */
+  bool once;       /* a param, which is sent before any row, */
+  bool of_update;  /* or by the update, as it is */
   uint32_t reader; /* of the update: the first that reads it on the other mesh */
   uint64_t bytes;  /* of a shard */
 } origin;
@@ -88,7 +89,9 @@ static hp_status find_made(planner *p, size_t c) {
   if (m->inst == PROG_NONE) HP_FAIL(HP_ERR_INTERNAL, "nothing writes \"%s\"", x->name);
   m->stage = program_inst(from, m->inst)->stage;
   m->action = p->action[cell(p, x->piece, x->from)][m->inst];
-  m->once = x->param && m->action == ACTION_FORWARD && link_copies_state(from, m->inst);
+  bool copied = x->param && link_copies_state(from, m->inst);
+  m->once = copied && m->action == ACTION_FORWARD;
+  m->of_update = copied && m->action == ACTION_UPDATE;
   return HP_OK;
 }
 
@@ -349,12 +352,13 @@ static hp_status add_row(const planner *p, const pipe_row *row) {
 /* On the mesh that sends, or the one that receives; unless it is declared. */
 static hp_status declare_transfer(const planner *p, uint32_t crossing, bool sends) {
   const pipeline_crossing *x = &p->s->crossing[crossing];
+  const origin *m = &p->made[crossing];
   mesh_rows *to = &p->out->mesh[sends ? x->from : x->to];
   uint32_t *number = &p->number[2 * (size_t)crossing + !sends];
   link_transfer made = {.piece = x->piece,
                         .name = x->name,
                         .sends = sends,
-                        .param = p->made[crossing].once ? x->param : NULL,
+                        .param = m->once || m->of_update ? x->param : NULL,
                         .id = crossing,
                         .peer = mesh_rank(p->s->mesh[sends ? x->to : x->from], 0)};
   if (*number) return HP_OK;
@@ -438,8 +442,9 @@ static bool needs_transfer(const update_rows *u, uint32_t i) {
 static hp_status add_ready(update_rows *u, uint32_t i) {
   for (; u->next < u->p->s->crossings; u->next++) {
     if (!is_of(u, u->next)) continue;
-    bool sends = u->p->s->crossing[u->next].from == u->mesh;
-    if (sends ? u->p->made[u->next].inst >= i : !needs_transfer(u, i)) return HP_OK;
+    const origin *m = &u->p->made[u->next];
+    bool sends = u->p->s->crossing[u->next].from == u->mesh, made = m->of_update || m->inst < i;
+    if (sends ? !made : !needs_transfer(u, i)) return HP_OK;
     HP_TRY(add_range(u, i));
     HP_TRY(add_transfer(u->p, u->next, sends, u->p->s->update_micro));
   }

@@ -198,6 +198,7 @@ hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const 
   const char *eq = packed ? "btc,ncl->btnl" : m->transposed ? "btc,cn->btn" : "btc,nc->btn";
   hp_tensor w = build_param(b, PARAM_MATRIX, m->init_scale, packed ? 3 : 2,
                             packed ? packed_dims : stored, "%s", name);
+  if (m->weight) w = m->weight;
   model_param *p = find_param(b, name);
   if (packed && p) p->order = m->transposed ? ORDER_PACKED_COLUMNS : ORDER_PACKED_ROWS;
   x = hp_cast(b->g, x, b->compute);
@@ -228,7 +229,7 @@ hp_tensor build_linear(model_build *b, hp_tensor x, int64_t in, int64_t out, boo
 
 hp_tensor build_conv1d(model_build *b, hp_tensor x, int64_t in, int64_t out, double init_scale,
                        const char *name) {
-  matrix_spec m = {in, out, true, init_scale, b->compute};
+  matrix_spec m = {in, out, true, init_scale, b->compute, HP_NONE};
   return build_with_bias(b, x, &m, true, name);
 }
 

@@ -140,6 +140,8 @@ typedef struct {
   const struct adapter *adapter; /* or NULL */
   double label_smoothing;        /* of the losses of tokens */
   bool value_head; /* the model gives a number for each token, not words: its head is not trained */
+  bool head_apart; /* a tied head is another leaf than the embedding, with a gradient of its own: */
+  hp_tensor head;  /* this one, made on first use */
   const map *only; /* names of the params that are trained besides those of the adapter, in f32
                       whatever `weights` is; NULL: all are */
   bool failed;     /* out of memory while collecting params */
@@ -204,6 +206,7 @@ typedef struct {
   bool transposed;
   double init_scale;
   hp_dtype result;
+  hp_tensor weight; /* HP_NONE: the param of that name */
 } matrix_spec;
 hp_tensor build_matrix(model_build *b, hp_tensor x, const matrix_spec *m, const char *name);
 /* x [B,T,in] times the weight `name`.weight [out,in] plus `name`.bias when there is one, in

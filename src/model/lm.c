@@ -74,13 +74,25 @@ void lm_graph_end(model_build *b) {
   b->g = NULL;
 }
 
+hp_tensor lm_tied_head(model_build *b) {
+  const char *name = b->c->family->embedding_name;
+  hp_tensor table = build_find_param(b, name);
+  if (!b->head_apart) return table;
+  if (!b->head) b->head = hp_param(b->g, name, hp_dtype_of(b->g, table), hp_shape_of(b->g, table));
+  return b->head;
+}
+
 /* A tied head is the embedding.  With packed weights it is a packed copy: a product reads it a
  * third faster than the rows of the embedding. */
 hp_tensor lm_head(model_build *b, hp_tensor hidden) {
   const model_config *c = b->c;
   bool own = !c->tied || (b->packed && c->vocab % PARAM_PACK == 0);
   const char *name = own ? c->family->head_name : c->family->embedding_name;
-  matrix_spec head = {.in = c->hidden, .out = c->vocab, .init_scale = 1, .result = HP_F32};
+  matrix_spec head = {.in = c->hidden,
+                      .out = c->vocab,
+                      .init_scale = 1,
+                      .result = HP_F32,
+                      .weight = own ? HP_NONE : lm_tied_head(b)};
   hp_at(b->g, name);
   hidden = build_annotated(b, -1, "final", hp_cast(b->g, hidden, b->compute));
   return build_annotated(b, -1, "logits", build_matrix(b, hidden, &head, name));
@@ -309,6 +321,13 @@ hp_status lm_merge(lm *m, adapter_file *f) {
 
 const model_param *lm_find(const lm *m, const char *name) {
   return model_param_find(m->params.at, m->params.len, name);
+}
+
+const model_param *lm_tied_param(const lm *m) {
+  const model_family *f = m->c.family;
+  bool shares = m->c.tied && !m->value_head && !lm_find(m, f->head_name);
+  const model_param *p = shares ? lm_find(m, f->embedding_name) : NULL;
+  return p && (size_t)(p - m->params.at) < m->trained ? p : NULL;
 }
 
 size_t lm_trained_tensors(const lm *m) {

@@ -95,6 +95,8 @@ hp_status lm_set_stages(lm *m, int stages, const uint16_t *stage_of);
 /* Creates them on the device, without values. */
 hp_status lm_make_params(lm *m);
 const model_param *lm_find(const lm *m, const char *name);
+/* The embedding, if it is trained as the head, too; NULL otherwise. */
+const model_param *lm_tied_param(const lm *m);
 
 /* Number of trained tensors of the checkpoint: the first of m->tensors. */
 size_t lm_trained_tensors(const lm *m);
@@ -116,6 +118,8 @@ bool lm_shares_rope(const lm *m, int64_t length);
 /* From now on graphs of up to this many tokens share one pair of rotary tables, instead of a
  * pair for every length of a batch.  No effect if longer tables have other rows. */
 void lm_share_rope(lm *m, int64_t length);
+/* The weight [V,C] of a tied head: the embedding, or the same param as b->head. */
+hp_tensor lm_tied_head(model_build *b);
 /* Hidden states [B,T,C] -> logits f32 [B,T,V]. */
 hp_tensor lm_head(model_build *b, hp_tensor hidden);
 /* Creates the rotary tables that the graph needs, for sequences of `length`, if they are not on

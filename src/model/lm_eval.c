@@ -88,7 +88,7 @@ hp_status lm_logits(lm *m, const lm_tokens *t, float *logits) {
  * hidden state and the mean row of the head, without the logits themselves. */
 static hp_tensor add_smoothing(model_build *b, hp_tensor hidden, hp_tensor labels, hp_tensor each) {
   const model_family *f = b->c->family;
-  hp_tensor w = build_find_param(b, b->c->tied ? f->embedding_name : f->head_name);
+  hp_tensor w = b->c->tied ? lm_tied_head(b) : build_find_param(b, f->head_name);
   hp_tensor x = hp_cast(b->g, hp_cast(b->g, hidden, b->compute), HP_F32);
   hp_tensor none = hp_const(b->g, HP_I32, IGNORE), zero = hp_const(b->g, HP_I32, 0);
   hp_tensor counts = hp_cast(b->g, hp_map(b->g, "ne", labels, none, HP_NONE), HP_F32);

@@ -69,6 +69,13 @@ static hp_status share_group(double head, const double *sum, const group_stages 
   return st;
 }
 
+/* The sum of the gradients of a tied head, where the head is. */
+static hp_status declare_head(hp_device *d, const lm *m) {
+  char name[STATE_NAME];
+  param_state_name(STATE_GRAD, m->c.family->head_name, name);
+  return lm_tied_param(m) ? hp_device_stage(d, name, m->stages - 1) : HP_OK;
+}
+
 /* A param and its states. */
 static hp_status declare(hp_device *d, const model_param *p) {
   char name[STATE_NAME];
@@ -159,6 +166,7 @@ hp_status lm_place(lm *m, hp_device *d, const placement *p) {
   if (!st) st = place_groups(m, stages, p, &w, sum, stage_of);
   if (!st) st = lm_set_stages(m, stages, stage_of);
   for (size_t i = 0; !st && i < m->params.len; i++) st = declare(d, &m->params.at[i]);
+  if (!st) st = declare_head(d, m);
   mem_free(w.layer);
   mem_free(sum);
   mem_free(stage_of);

@@ -217,14 +217,21 @@ static hp_status declare_as(const applying *a, const model_param *p, const char 
   return st;
 }
 
-/* A param; the sum of its gradients while micro-batches are accumulated, which is reduced once a
- * step unless memory counts more; and its optimizer state, with "grad.NAME". */
+/* The sum of the gradients of p, or of its use as a tied head, while micro-batches are accumulated:
+ * reduced once a step, unless memory counts more. */
+static hp_status declare_sum(const applying *a, const model_param *p, const char *of) {
+  char name[STATE_NAME];
+  param_state_name(STATE_GRAD, of, name);
+  return declare_as(a, p, name, a->s->zero >= 2 ? ROWS_CUT : ROWS_PARTIAL, -1);
+}
+
+/* A param; the sum of its gradients; and its optimizer state, with "grad.NAME". */
 static hp_status declare_param(const applying *a, const model_param *p) {
   row_axes states = a->s->zero >= 1 ? ROWS_CUT : ROWS_ALIKE;
   char name[STATE_NAME];
   HP_TRY(declare_as(a, p, p->name, a->s->zero >= 3 ? ROWS_CUT : ROWS_ALIKE, -1));
-  param_state_name(STATE_GRAD, p->name, name);
-  if (a->s->zero < 2) HP_TRY(declare_as(a, p, name, ROWS_PARTIAL, -1));
+  HP_TRY(declare_sum(a, p, p->name));
+  if (p == lm_tied_param(a->m)) HP_TRY(declare_sum(a, p, a->m->c.family->head_name));
   for (param_state s = STATE_M; s < PARAM_STATES; s++) {
     int missing = param_state_missing_dim(s, p->shape.rank);
     param_state_name(s, p->name, name);

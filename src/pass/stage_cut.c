@@ -107,6 +107,19 @@ static void find_readers(cutter *c) {
   }
 }
 
+static bool is_assigned(const cutter *c, val v) {
+  for (uint32_t i = 0; i < c->g->nodes.len; i++) {
+    const ir_node *n = graph_node(c->g, i);
+    if (n->op == OP_ASSIGN && operand(c, n, 0) == v) return true;
+  }
+  return false;
+}
+
+static bool goes_as_it_is(const cutter *c, val v) {
+  const ir_node *n = graph_def(c->g, v);
+  return n->op == OP_PARAM && (n->phase != PHASE_UPDATE || !is_assigned(c, v));
+}
+
 static hp_status add_crossings(const cutter *c, stage_crossings *out) {
   for (val v = 1; v < c->g->values.len; v++)
     for (uint16_t to = 0; to < c->at->meshes; to++) {
@@ -116,7 +129,7 @@ static hp_status add_crossings(const cutter *c, stage_crossings *out) {
       stage_crossing x = {.from = mesh_of(c, stage),
                           .to = to,
                           .phase = n->phase,
-                          .is_param = n->op == OP_PARAM && n->phase != PHASE_UPDATE,
+                          .is_param = goes_as_it_is(c, v),
                           .value = v};
       snprintf(x.name, sizeof x.name, "stage%u.value%u", stage, v);
       if (!vec_push(out, x)) return HP_ERR_OOM;

@@ -23,8 +23,10 @@ typedef struct {
 typedef struct {
   uint16_t from, to; /* meshes */
   uint8_t phase;     /* of the node that makes the value, ir_phase */
-  bool is_param;     /* of one value in all micro-batches of a step: a param that no update reads */
-  val value;         /* of the graph that is cut */
+  /* A param that need not be copied: of one value in all micro-batches of a step, or first read by
+   * the update, which does not assign it. */
+  bool is_param;
+  val value; /* of the graph that is cut */
   char name[STAGE_VALUE_NAME];
 } stage_crossing;
 typedef VEC(stage_crossing) stage_crossings;

@@ -50,7 +50,7 @@ static hp_tensor input_rows(model_build *b, const char *name, int64_t n) {
 /* The sum of a token's logits, [R,T]: the hidden state times the sum of the words' rows. */
 static hp_tensor sum_logits(model_build *b, hp_tensor hidden) {
   const model_family *f = b->c->family;
-  hp_tensor w = build_find_param(b, b->c->tied ? f->embedding_name : f->head_name);
+  hp_tensor w = b->c->tied ? lm_tied_head(b) : build_find_param(b, f->head_name);
   hp_tensor sum = hp_cast(b->g, hp_sum(b->g, w, (int64_t[]){0}, 1, false), HP_F32);
   return hp_einsum_to(b->g, "rtc,c->rt", hp_cast(b->g, hidden, HP_F32), sum, HP_F32);
 }

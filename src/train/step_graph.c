@@ -37,6 +37,18 @@ static hp_tensor grad_sum(model_build *b, const model_param *p) {
   return hp_param(b->g, name, HP_F32, p->shape);
 }
 
+/* What follows is of the head, on its stage; returns the sum of the gradients of a tied one, which
+ * has the name that an untied head would have. */
+static hp_tensor start_head(const step_graph *s, model_build *b) {
+  char name[STATE_NAME];
+  const model_param *p = lm_tied_param(s->m);
+  const char *head = s->m->c.family->head_name;
+  hp_at(b->g, head);
+  hp_stage(b->g, s->m->stages ? s->m->stages - 1 : 0);
+  param_state_name(STATE_GRAD, head, name);
+  return hp_param(b->g, name, HP_F32, p->shape);
+}
+
 /* Scalars x[0..n) as one vector [n], joined a few at a time; x is overwritten. */
 static hp_tensor gather_scalars(model_build *b, hp_tensor *x, size_t n) {
   for (size_t i = 0; i < n; i++) x[i] = hp_reshape(b->g, x[i], (hp_shape){1, {1}});
@@ -177,8 +189,13 @@ static hp_tensor sum_losses(const step_graph *s, model_build *b, const step_plac
   return all;
 }
 
-/* Gradients of the weighted loss; with several micro-batches they are added to those of earlier
- * ones, in place. */
+static void store_grad(model_build *b, const step_place *v, hp_tensor held, hp_tensor *grad) {
+  if (v->part == STEP_NEXT) *grad = hp_add(b->g, held, *grad);
+  hp_assign(b->g, held, *grad);
+}
+
+/* Gradients of the weighted loss, and behind those of the params that of a head with a sum of its
+ * own; with several micro-batches they are added to those of earlier ones, in place. */
 static hp_status build_backward(const step_graph *s, model_build *b, const step_place *v,
                                 hp_tensor *wrt, hp_tensor *grad) {
   size_t n = s->m->trained;
@@ -186,20 +203,31 @@ static hp_status build_backward(const step_graph *s, model_build *b, const step_
   b->dropout_seed = s->o->dropout ? seed : HP_NONE;
   b->noise_seed = s->o->noise > 0 ? seed : HP_NONE;
   b->noise = s->o->noise;
+  b->head_apart = v->head_sum;
   hp_tensor loss = hp_mul(b->g, sum_losses(s, b, v), scalar(b, "weight"));
   hp_tensor balance = step_balances(s->m, s->o) ? moe_balance(b) : HP_NONE;
   if (balance) loss = hp_add(b->g, loss, balance);
   hp_output(b->g, "loss", loss);
   for (size_t i = 0; i < n; i++) wrt[i] = build_find_param(b, s->m->params.at[i].name);
-  HP_TRY(hp_grad(b->g, loss, wrt, (int)n, grad));
+  if (v->head_sum) wrt[n] = lm_tied_head(b);
+  HP_TRY(hp_grad(b->g, loss, wrt, (int)n + v->head_sum, grad));
+  if (v->head_sum) store_grad(b, v, start_head(s, b), &grad[n]);
   for (size_t i = 0; i < n && v->part != STEP_ALONE; i++) {
     const model_param *p = &s->m->params.at[i];
     start_param(b, p);
-    hp_tensor held = grad_sum(b, p);
-    if (v->part == STEP_NEXT) grad[i] = hp_add(b->g, held, grad[i]);
-    hp_assign(b->g, held, grad[i]);
+    store_grad(b, v, grad_sum(b, p), &grad[i]);
   }
   return HP_OK;
+}
+
+/* The gradient of a tied embedding: rows, that of the lookup, and that of the head, in place where
+ * both are on one stage. */
+static hp_tensor join_sums(const step_graph *s, model_build *b, hp_tensor rows) {
+  hp_tensor head = start_head(s, b);
+  start_param(b, lm_tied_param(s->m));
+  hp_tensor both = hp_add(b->g, head, rows);
+  if (s->m->stages <= 1) hp_assign(b->g, rows, both);
+  return both;
 }
 
 /* The params, and the sums of their gradients. */
@@ -211,11 +239,12 @@ static void add_params(const step_graph *s, model_build *b, const step_place *v,
     hp_stage(b->g, p->stage);
     if (v->part != STEP_NORM) wrt[i] = hp_param(b->g, p->name, p->dtype, p->shape);
     grad[i] = grad_sum(b, p);
+    if (v->head_sum && p == lm_tied_param(s->m)) grad[i] = join_sums(s, b, grad[i]);
   }
 }
 
 static hp_status build(const step_graph *s, const step_place *v, model_build *b) {
-  size_t n = s->m->trained;
+  size_t n = s->m->trained + 1; /* and a tied head */
   hp_tensor *wrt = mem_calloc(n, sizeof *wrt), *grad = mem_calloc(n, sizeof *grad);
   hp_status st = wrt && grad ? HP_OK : HP_ERR_OOM;
   bool is_micro = step_part_is_micro(v->part);

@@ -53,6 +53,10 @@ static inline bool step_part_is_micro(step_part p) { return p <= STEP_NEXT; }
 typedef struct {
   step_part part;
   int64_t B, T;
+  /* The gradient of a tied head has a sum of its own besides that of the lookup, until the update
+   * adds the two: so in a pipeline it crosses once a step, and bits do not depend on stages.  In
+   * steps of several micro-batches, of models with an lm_tied_param. */
+  bool head_sum;
 } step_place;
 
 /* Builds the graph.  Inputs of a micro-batch: ids, positions, labels i32[B,T], weight f32[] (factor

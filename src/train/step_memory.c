@@ -267,7 +267,8 @@ static hp_status tell(step_planner *p, const all_plans *all) {
   uint64_t limit = all->memory.stats.memory.limit_bytes;
   step_plan whole;
   if (p->tell)
-    step_graph_tell(p->m, options_of(p), &(step_place){STEP_ALONE, w->shape.B, w->shape.T});
+    step_graph_tell(p->m, options_of(p),
+                    &(step_place){.part = STEP_ALONE, .B = w->shape.B, .T = w->shape.T});
   if (w->micros) tell_host_update(p, all);
   if (!limit || !w->micros) return HP_OK;
   if (all->choice.way == STEP_AS_ASKED && !all->memory.stats.memory.tier[1].moved_bytes &&

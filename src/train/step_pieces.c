@@ -45,7 +45,7 @@ static hp_status compile(step_pieces *s, const step_place *v, hp_piece **out) {
 }
 
 static bool same_place(const step_place *a, const step_place *b) {
-  return a->part == b->part && a->B == b->B && a->T == b->T;
+  return a->part == b->part && a->B == b->B && a->T == b->T && a->head_sum == b->head_sum;
 }
 
 static bool has_room(const step_pieces *s) {
@@ -104,13 +104,14 @@ static step_part part_of(const step_spec *spec, int64_t micro) {
 static hp_status add_rows(step_pieces *s, const step_spec *spec, step_link *l, str *rows) {
   uint64_t step = s->clock + 1;
   int64_t last = spec->n ? spec->n - 1 : 0;
+  bool sum = spec->n > 1 && lm_tied_param(s->m);
   if (spec->applies) HP_TRY(add_row(s, &(step_place){.part = STEP_APPLY}, 0, step, l, rows));
   for (int64_t i = 0; i < spec->n; i++) {
     const micro_shape *m = &spec->shape[i];
-    HP_TRY(add_row(s, &(step_place){part_of(spec, i), m->B, m->T}, i, step, l, rows));
+    HP_TRY(add_row(s, &(step_place){part_of(spec, i), m->B, m->T, sum}, i, step, l, rows));
   }
-  if (spec->leaves) HP_TRY(add_row(s, &(step_place){.part = STEP_NORM}, last, step, l, rows));
-  else if (spec->n > 1) HP_TRY(add_row(s, &(step_place){.part = STEP_UPDATE}, last, step, l, rows));
+  step_place update = {.part = spec->leaves ? STEP_NORM : STEP_UPDATE, .head_sum = sum};
+  if (spec->leaves || spec->n > 1) HP_TRY(add_row(s, &update, last, step, l, rows));
   return str_status(rows);
 }
 

@@ -233,11 +233,9 @@ END
   fi
   fix_batch job/job.yaml
   sed -i 's/^max_steps: .*/max_steps: 2/' job/job.yaml
-  # A pipeline adds the two gradients of a tied embedding before it adds them to those of other micro-batches.
-  case $family in
-    gpt2) more=tp=3 && alone strategy=pp=2 ;;
-    *) more=dp=3,ep=3 && alone ;;
-  esac
+  more=dp=3,ep=3
+  [ $family != gpt2 ] || more=tp=3
+  alone
   as_one "dense: {devices: 0-1, module: $layers.0, strategy: tp=2}, rest: {devices: 2-4, module: $layers.1-3, strategy: '$more'}"
   err_lacks "ep and etp have no effect"
 done

@@ -36,7 +36,7 @@ cat >job/model/config.json <<END
 END
 
 it "padding of dims that tp does not divide, on two stages of a mesh"
-run train job/job.yaml output_dir=padded deterministic=layout strategy=pp=2
+run train job/job.yaml output_dir=padded deterministic=layout
 exit_is 0
 for schedule in interleaved zbv; do
   same_as padded deterministic=layout strategy=pp=2,tp=3 "hyper_parallel.pipeline={schedule: $schedule}"
@@ -45,7 +45,6 @@ done
 it "gradients of a tied embedding from both halves of a micro-batch"
 run train job/job.yaml output_dir=half hyper_parallel.interleave=2
 exit_is 0
-run train job/job.yaml output_dir=halves hyper_parallel.interleave=2 strategy=pp=2
-exit_is 0
-close_losses halves/trainer_log.jsonl half/trainer_log.jsonl 1e-5
-same_as halves hyper_parallel.interleave=2 strategy=pp=2 "hyper_parallel.pipeline={schedule: zbv}"
+for schedule in 1f1b zbv; do
+  same_as half hyper_parallel.interleave=2 strategy=pp=2 "hyper_parallel.pipeline={schedule: $schedule}"
+done

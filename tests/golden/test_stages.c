@@ -86,7 +86,7 @@ static void check_family(const family *f) {
   hp_device *d;
   lm *m;
   model_build b;
-  const step_place micro = {STEP_FIRST, B, T};
+  const step_place micro = {.part = STEP_FIRST, .B = B, .T = T};
   size_t n;
   open_model(f, &d, &m);
   CHECK_OK(step_graph_begin(m, &options, &micro, &b));
