@@ -32,10 +32,12 @@ run train job/job.yaml output_dir=q strategy=pp=2 hyper_parallel.recompute=full
 exit_is 0
 same_file q/model.safetensors two/model.safetensors
 
-it "the embedding crosses once a step, without a copy of it"
+it "the embedding crosses once a step, and the sum of the head's gradients, without a copy of them"
 run explain job/job.yaml schedule strategy=pp=2
 exit_is 0
 vocab=$(sed -n 's/.*"vocab_size": \([0-9]*\).*/\1/p' job/model/config.json)
 times=$(sed -n '/^mesh 1/,$p' out | grep -c "= recv {.*shape=\[$vocab,64\]}")
 [ "$times" = 1 ] || fail "the last stage receives the embedding $times times"
+times=$(sed -n '/^mesh 0/,/^mesh 1/p' out | grep -c "= recv {.*shape=\[$vocab,64\]}")
+[ "$times" = 1 ] || fail "the first stage receives gradients of the head $times times"
 out_lacks "= copy"

@@ -11,7 +11,8 @@ enum { B = 2, T = 12, TOKENS = B * T };
 
 typedef struct {
   const char *model;
-  bool tied; /* the last stage reads the embedding, and sends its gradient */
+  bool tied;     /* the last stage reads the embedding, and sends its gradient, */
+  bool head_sum; /* or keeps it, in a sum of its own */
 } family;
 
 static const step_options options = {.optimizer = {OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.999,
@@ -26,8 +27,16 @@ static void open_model(const family *f, hp_device **d, lm **m) {
   CHECK_OK(lm_load(*m, path));
 }
 
-/* The loss of a micro-batch, and the sums of its gradients. */
-static float *run(lm *m, const model_build *b, const hp_graph *g, size_t *n) {
+static float *read_sum(const lm *m, const char *of, const model_param *p, float *to) {
+  char name[200];
+  size_t count = model_param_elements(p);
+  snprintf(name, sizeof name, "g.%s", of);
+  CHECK_OK(hp_read(m->d, name, to, count * sizeof *to));
+  return to + count;
+}
+
+/* The loss of a micro-batch, and the sums of its gradients, at the end that of the head. */
+static float *run(lm *m, const model_build *b, const hp_graph *g, bool head_sum, size_t *n) {
   hp_program *p;
   int32_t ids[TOKENS], positions[TOKENS], labels[TOKENS], lengths[B] = {T, T};
   float weight = 1.0f / TOKENS, loss;
@@ -44,17 +53,14 @@ static float *run(lm *m, const model_build *b, const hp_graph *g, size_t *n) {
   CHECK_OK(hp_run(p, io, m->c.moe.balance > 0 ? 6 : 5));
   hp_program_free(p);
   *n = 1;
-  for (size_t i = 0; i < m->trained; i++) *n += (size_t)model_param_elements(&m->params.at[i]);
+  for (size_t i = 0; i < m->trained; i++) *n += model_param_elements(&m->params.at[i]);
+  if (head_sum) *n += model_param_elements(lm_tied_param(m));
   float *all = mem_calloc(*n, sizeof *all), *to = all;
   CHECK(all);
   *to++ = loss;
-  for (size_t i = 0; i < m->trained; i++) {
-    char name[200];
-    size_t count = (size_t)model_param_elements(&m->params.at[i]);
-    snprintf(name, sizeof name, "g.%s", m->params.at[i].name);
-    CHECK_OK(hp_read(m->d, name, to, count * sizeof *to));
-    to += count;
-  }
+  for (size_t i = 0; i < m->trained; i++)
+    to = read_sum(m, m->params.at[i].name, &m->params.at[i], to);
+  if (head_sum) read_sum(m, m->c.family->head_name, lm_tied_param(m), to);
   return all;
 }
 
@@ -79,18 +85,18 @@ static void check_crossings(const family *f, const stage_crossings *x, int stage
   }
   CHECK_EQ(params, f->tied);
   CHECK_EQ(count[0], stages - 1);
-  CHECK_EQ(count[1], stages - 1 + f->tied);
+  CHECK_EQ(count[1], stages - 1 + (f->tied && !f->head_sum));
 }
 
 static void check_family(const family *f) {
   hp_device *d;
   lm *m;
   model_build b;
-  const step_place micro = {.part = STEP_FIRST, .B = B, .T = T};
+  const step_place micro = {.part = STEP_FIRST, .B = B, .T = T, .head_sum = f->head_sum};
   size_t n;
   open_model(f, &d, &m);
   CHECK_OK(step_graph_begin(m, &options, &micro, &b));
-  float *want = run(m, &b, b.g, &n);
+  float *want = run(m, &b, b.g, f->head_sum, &n);
   lm_graph_end(&b);
   for (int stages = 1; stages <= m->c.layers; stages++) {
     stage_crossings x = {0};
@@ -98,7 +104,7 @@ static void check_family(const family *f) {
     CHECK_OK(step_graph_begin(m, &options, &micro, &b));
     hp_graph *joined = stage_cut_and_join(b.g, stages, &x);
     if (stages > 1) check_crossings(f, &x, stages);
-    float *got = run(m, &b, joined, &n);
+    float *got = run(m, &b, joined, f->head_sum, &n);
     if (memcmp(want, got, n * sizeof *want))
       test_fail(__FILE__, __LINE__, "%s in %d stages: other bits", f->model, stages);
     mem_free(got);
@@ -112,12 +118,81 @@ static void check_family(const family *f) {
 }
 
 TEST(hidden_states_and_tied_embeddings_alone_cross_between_stages) {
-  static const family f[] = {{"llama-odd-heads", true},
-                             {"mistral-window", true},
-                             {"gpt2-base-names", true},
-                             {"qwen3moe-fused", false},
-                             {"deepseekv3-yarn", true}};
+  static const family f[] = {{"llama-odd-heads", true, false}, {"mistral-window", true, false},
+                             {"gpt2-base-names", true, false}, {"qwen3moe-fused", false, false},
+                             {"deepseekv3-yarn", true, false}, {"llama-odd-heads", true, true},
+                             {"gpt2-base-names", true, true},  {"deepseekv3-yarn", true, true}};
   for (size_t i = 0; i < sizeof f / sizeof *f; i++) check_family(&f[i]);
+}
+
+/* The element of a param, by its place among those of all params; the first is the loss. */
+static size_t find_first(const lm *m, const model_param *p) {
+  size_t at = 1;
+  for (size_t i = 0; i < m->trained && &m->params.at[i] != p; i++)
+    at += model_param_elements(&m->params.at[i]);
+  return at;
+}
+
+static void check_sums(const char *model) {
+  hp_device *d;
+  lm *m;
+  model_build b;
+  float *sums[2];
+  size_t n[2];
+  open_model(&(family){.model = model}, &d, &m);
+  for (int apart = 0; apart < 2; apart++) {
+    const step_place micro = {.part = STEP_FIRST, .B = B, .T = T, .head_sum = apart};
+    CHECK_OK(step_graph_begin(m, &options, &micro, &b));
+    sums[apart] = run(m, &b, b.g, apart, &n[apart]);
+    lm_graph_end(&b);
+  }
+  const model_param *p = lm_tied_param(m);
+  size_t first = find_first(m, p), count = model_param_elements(p);
+  CHECK_EQ(n[1], n[0] + count);
+  float *both = sums[0] + first, *rows = sums[1] + first, *head = sums[1] + n[0];
+  int apart = 0;
+  for (size_t i = 0; i < count; i++) {
+    CHECK_NEAR(rows[i] + head[i], both[i], 1e-6);
+    apart += rows[i] != 0 && head[i] != 0;
+  }
+  CHECK(apart > 0);
+  CHECK(!memcmp(sums[0], sums[1], first * sizeof *both));
+  CHECK(!memcmp(both + count, rows + count, (n[0] - first - count) * sizeof *both));
+  mem_free(sums[0]);
+  mem_free(sums[1]);
+  lm_free(m);
+  hp_device_close(d);
+}
+
+TEST(sums_of_a_tied_head_and_of_the_lookup_add_up_to_the_gradient) {
+  check_sums("gpt2-base-names");
+  check_sums("qwen3-bias-tied");
+}
+
+/* A tied head's sum goes to the stage of the embedding, once. */
+TEST(an_update_gets_the_sum_of_a_tied_head_as_it_is) {
+  hp_device *d;
+  lm *m;
+  model_build b;
+  stage_crossings x = {0};
+  int tables = 0;
+  open_model(&(family){.model = "gpt2-base-names"}, &d, &m);
+  set_stages(m, 2);
+  CHECK_OK(step_graph_begin(m, &options, &(step_place){.part = STEP_UPDATE, .head_sum = true}, &b));
+  hp_graph *joined = stage_cut_and_join(b.g, 2, &x);
+  for (size_t i = 0; i < x.len; i++) {
+    const ir_value *v = graph_value(b.g, x.at[i].value);
+    CHECK_EQ(v->rank, x.at[i].is_param ? 2 : 0);
+    if (!x.at[i].is_param) continue;
+    tables++;
+    CHECK(x.at[i].from == 1 && x.at[i].to == 0);
+  }
+  CHECK_EQ(tables, 1);
+  graph_free(joined);
+  vec_free(&x);
+  lm_graph_end(&b);
+  lm_free(m);
+  hp_device_close(d);
 }
 
 /* Norms of gradients go to the first stage, and the factor of clipping to all. */
