@@ -17,7 +17,7 @@ typedef struct {
   uint32_t piece;
   uint16_t from, to; /* meshes */
   const char *name;  /* of the output and the input */
-  const char *param; /* its own name, if it is a param that forwards and backwards read; or NULL */
+  const char *param; /* its own name, if it is a param that need not be copied; or NULL */
 } pipeline_crossing;
 
 typedef struct {
