@@ -1,31 +1,33 @@
 #include "compile/fetch_bound.h"
 
-enum { AHEAD = 4 };
-
 static uint32_t root_at(const program *p, const prog_inst *n, int k) {
   return p->buffers.at[program_args(p, n)[k]].root;
 }
 
-/* The last instruction that has an operand in the memory of the result of instruction i. */
-static void find_last_users(const program *p, uint32_t *user) {
+/* last[i]: instruction i is the last that reads blocks of some fetch. */
+static void find_last_uses(const program *p, uint32_t *user, bool *last) {
   for (uint32_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     for (int k = 0; k < n->n_in; k++) user[root_at(p, n, k)] = i + 1;
   }
+  for (uint32_t i = 0; i < p->insts.len; i++) {
+    const prog_inst *n = program_inst(p, i);
+    uint32_t use = n->op == OP_PAGED_FETCH ? user[root_at(p, n, n->n_in)] : 0;
+    if (use) last[use - 1] = true;
+  }
 }
 
 hp_status fetch_bound(const program *p, fetch_edges *out) {
-  uint32_t *user = mem_calloc(p->buffers.len, sizeof *user), before[AHEAD] = {0}, fetches = 0;
-  HP_TRY_MEM(user);
-  hp_status st = HP_OK;
-  find_last_users(p, user);
+  uint32_t *user = mem_calloc(p->buffers.len, sizeof *user), before = PROG_NONE;
+  bool *last = mem_calloc(p->insts.len, sizeof *last);
+  hp_status st = user && last ? HP_OK : HP_ERR_OOM;
+  if (!st) find_last_uses(p, user, last);
   for (uint32_t i = 0; !st && i < p->insts.len; i++) {
-    const prog_inst *n = program_inst(p, i);
-    if (n->op != OP_PAGED_FETCH) continue;
-    uint32_t *last = &before[fetches++ % AHEAD];
-    if (*last && *last <= i && !vec_push(out, ((list_edge){*last - 1, i}))) st = HP_ERR_OOM;
-    *last = user[root_at(p, n, n->n_in)];
+    bool fetches = program_inst(p, i)->op == OP_PAGED_FETCH;
+    if (fetches && before != PROG_NONE && !vec_push(out, ((list_edge){before, i}))) st = HP_ERR_OOM;
+    if (last[i]) before = i;
   }
   mem_free(user);
+  mem_free(last);
   return st;
 }

@@ -8,8 +8,8 @@
 
 typedef VEC(list_edge) fetch_edges;
 
-/* Of p in the order of the graph: each fetch after the last use of the fourth before it, so that
- * the keys and values of one part of attention are on the device, and those of the next. */
+/* Of p in the order of the graph, which says how far they may be ahead: each fetch after those last
+ * uses of fetched blocks that stand before it. */
 hp_status fetch_bound(const program *p, fetch_edges *out);
 
 #endif

@@ -89,11 +89,14 @@ typedef struct {
    * of their keys, which stay on the device; on a tier only these are fetched. */
   int64_t sparse;
 } model_cache;
-enum { CACHE_SEGMENT = 8 }; /* blocks of a segment: sums begin anew there, so parts may end there */
+enum {
+  CACHE_SEGMENT = 8, /* blocks of a segment: sums begin anew there, so parts may end there */
+  CACHE_PARTS = 4,   /* parts that the device has at a time: the present one, and the next ones */
+  CACHE_FETCHED = 2 * CACHE_PARTS, /* with the tails between them */
+};
 
 /* Keys and values for one part of attention, which the device has, or will have. */
 typedef struct {
-  int64_t part; /* counted over all layers, from 1; 0: none */
   hp_tensor k, v;
 } kv_part;
 
@@ -119,11 +122,12 @@ typedef struct {
   hp_tensor kv_store;   /* i32 [groups,tail] block that each slot is written to; -1: none */
   hp_tensor kv_blocks;  /* i32 [B,blocks] blocks of each sequence, for attention to some of them */
   hp_tensor kv_copy;    /* i32 [B] as cache_copy, of blocks */
-  kv_part kv[2];        /* the present part, and the next one */
-  hp_tensor cos, sin;   /* rotary tables, made on first use */
-  hp_tensor dropout_seed; /* i64 [], for training with dropout; HP_NONE: none */
-  hp_tensor noise_seed;   /* i64 [], for training with noise on the embeddings; HP_NONE: none */
-  double noise;           /* neftune_noise_alpha */
+  kv_part kv[CACHE_FETCHED]; /* fetched parts and tails, by number over all layers from 1 */
+  int64_t kv_fetched;        /* the number of the last one of them */
+  hp_tensor cos, sin;        /* rotary tables, made on first use */
+  hp_tensor dropout_seed;    /* i64 [], for training with dropout; HP_NONE: none */
+  hp_tensor noise_seed;      /* i64 [], for training with noise on the embeddings; HP_NONE: none */
+  double noise;              /* neftune_noise_alpha */
   /* f32 [B,T]: 1 for tokens that count in the load-balancing loss; or none */
   hp_tensor counted;
   struct {

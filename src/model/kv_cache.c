@@ -34,7 +34,9 @@ static hp_tensor update_pool(model_build *b, int layer, char what, hp_tensor x) 
 /* --- on a farther tier --------------------------------------------------------------------------
  *
  * The blocks of a part are fetched into slots.  While attention works on one part, those of the
- * next one come, of the next layer after the last: which they are depends on no computation. */
+ * next ones come, of the next layer after the last: which they are depends on no computation.  The
+ * link never waits for attention as long as what is on its way takes longer than the computation
+ * between two parts. */
 
 typedef struct {
   hp_shape k, v; /* of new ones */
@@ -42,27 +44,41 @@ typedef struct {
 
 static int64_t count_parts(const model_build *b) { return b->cache.parts + 1; }
 
-static hp_tensor fetch(model_build *b, int64_t layer, int64_t part, char what, hp_shape x) {
-  const model_cache *c = &b->cache;
-  bool tail = part == c->parts;
-  return hp_paged_fetch(b->g, find_pool(b, layer, what, x), b->kv_fetch, c->tier,
-                        tail ? 0 : c->tail + part * c->slots, tail ? c->tail : c->slots, false);
+/* Part `number` of all layers' is a tail: new tokens go to it. */
+static bool is_tail(const model_build *b, int64_t number) { return number % count_parts(b) == 0; }
+
+static int64_t slots_of(const model_build *b, int64_t number) {
+  return is_tail(b, number) ? b->cache.tail : b->cache.slots;
 }
 
-/* All layers have keys and values of one shape. */
-static void fetch_part(model_build *b, int64_t number, const kv_shapes *x) {
-  kv_part *to = &b->kv[number % 2];
+static hp_tensor fetch(model_build *b, int64_t number, char what, hp_shape x) {
   int64_t layer = (number - 1) / count_parts(b), part = (number - 1) % count_parts(b);
-  if (to->part == number || layer >= b->c->layers) return;
-  *to = (kv_part){number, fetch(b, layer, part, 'k', x->k), fetch(b, layer, part, 'v', x->v)};
+  int64_t first = is_tail(b, number) ? 0 : b->cache.tail + part * b->cache.slots;
+  return hp_paged_fetch(b->g, find_pool(b, layer, what, x), b->kv_fetch, b->cache.tier, first,
+                        slots_of(b, number), false);
 }
 
-/* Part `part` of the layer; the next one is on its way. */
+/* Parts after `number` that may be on the device while attention works on it: the next one, and
+ * others as long as all are no more than CACHE_PARTS times the slots of a part. */
+static int64_t find_last_ahead(const model_build *b, int64_t number) {
+  int64_t all = b->c->layers * count_parts(b), last = number + 1;
+  int64_t held = slots_of(b, number) + slots_of(b, last);
+  for (; last + 1 < number + CACHE_FETCHED; last++) {
+    held += slots_of(b, last + 1);
+    if (held > CACHE_PARTS * b->cache.slots) break;
+  }
+  return last < all ? last : all;
+}
+
+/* Part `part` of the layer; the next ones are on their way.  All layers have keys and values of one
+ * shape. */
 static kv_part take_part(model_build *b, int layer, int64_t part, const kv_shapes *x) {
-  int64_t number = layer * count_parts(b) + part + 1;
-  fetch_part(b, number, x);
-  fetch_part(b, number + 1, x);
-  return b->kv[number % 2];
+  int64_t number = layer * count_parts(b) + part + 1, last = find_last_ahead(b, number);
+  while (b->kv_fetched < last) {
+    int64_t next = ++b->kv_fetched;
+    b->kv[next % CACHE_FETCHED] = (kv_part){fetch(b, next, 'k', x->k), fetch(b, next, 'v', x->v)};
+  }
+  return b->kv[number % CACHE_FETCHED];
 }
 
 static void store_tail(model_build *b, int layer, char what, hp_tensor slots, hp_shape x) {

@@ -51,7 +51,7 @@ static hp_status check_sparse(const session *s, const session_options *o) {
 }
 
 hp_status session_choose_tier(session *s, const session_options *o) {
-  enum { SLOTS_MOST = 1 << 16, SHARE = 4 }; /* a quarter of what the weights leave, twice */
+  enum { SLOTS_MOST = 1 << 16, SHARE = 2 * CACHE_PARTS }; /* half of what the weights leave */
   uint64_t limit = hp_device_memory_limit(s->m->d), params = hp_device_param_bytes(s->m->d);
   HP_TRY(check_sparse(s, o));
   s->sparse = o->sparse;
@@ -68,7 +68,7 @@ hp_status session_choose_tier(session *s, const session_options *o) {
 
 hp_status session_too_small(const session *s, const session_shape *x) {
   const model_cache *c = &x->cache;
-  int64_t blocks = c->tail + (c->parts ? 2 * c->slots : 0);
+  int64_t blocks = c->tail + (c->parts ? CACHE_PARTS * c->slots : 0);
   double bytes = (double)blocks * (double)layer_bytes(s);
   err_report why;
   err_take(HP_ERR_OOM, &why);

@@ -4,7 +4,10 @@
 
 #include <string.h>
 
-enum { SEGMENT_TOKENS = CACHE_SEGMENT * CACHE_BLOCK };
+enum {
+  SEGMENT_TOKENS = CACHE_SEGMENT * CACHE_BLOCK,
+  LAYER_PARTS = CACHE_PARTS / 2, /* at least: the parts on the device are no more than two layers */
+};
 
 int64_t slot_map_tail(int64_t T) {
   return (T > 1 ? (T - 2) / SEGMENT_TOKENS + 2 : 1) * CACHE_SEGMENT;
@@ -30,7 +33,8 @@ int64_t slot_map_round(int64_t blocks) {
 }
 
 void slot_map_plan(int64_t blocks, int64_t slots_max, model_cache *c) {
-  int64_t segments = round_count(div_up(blocks, CACHE_SEGMENT)), most = slots_max / CACHE_SEGMENT;
+  int64_t segments = round_count(div_up(blocks, LAYER_PARTS * CACHE_SEGMENT));
+  int64_t most = slots_max / CACHE_SEGMENT;
   if (most < 1) most = 1;
   if (segments > most) segments = most;
   c->slots = segments * CACHE_SEGMENT;

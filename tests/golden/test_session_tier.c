@@ -1,6 +1,7 @@
 /* A cache of keys and values on host memory or flash: the bits of one on the device, whatever the
  * device has room for, for sequences that wait there while others decode; and attention to some of
  * its blocks. */
+#include "base/io.h"
 #include "base/mem.h"
 #include "golden/golden_case.h"
 #include "model/placement.h"
@@ -27,6 +28,7 @@ typedef struct {
   hp_dtype type;
   session_options o;
   uint64_t limit;
+  const char *cluster;
 } world_options;
 
 static world_options on_device(const char *model, const char *by, int64_t tokens) {
@@ -55,6 +57,7 @@ static void open_world(const world_options *w, world *x) {
   hp_device_options dev = {.threads = 2,
                            .interpret = true,
                            .mesh = on,
+                           .cluster = w->cluster,
                            .may_miss = true,
                            .flash = &folder,
                            .n_flash = 1,
@@ -207,6 +210,39 @@ TEST(a_limit_without_room_for_a_segment_is_refused) {
   session_tokens t = piece(&x, a, 1, 530, ids);
   CHECK_FAILS(session_feed(x.s, &t, 1, x.logits), "is on tier host; the device keeps 16 of its");
   CHECK_EQ(session_length(x.s, a), 0);
+  close_world(&x);
+}
+
+/* Attention reads a part in half of the time that the link needs for it, so the link is what a
+ * token waits for: from its beginning to the end, when the last part and the tail are still to be
+ * read. */
+static const char slow_link[] =
+    "device: {flops: 1e15, bandwidth_gb_s: 2}\n"
+    "links: [{bandwidth_gb_s: 1, latency_us: 0}]\n"
+    "tiers: [{name: host, read_gb_s: 1, write_gb_s: 1, latency_us: 0}]\n";
+
+TEST(the_link_never_waits_for_attention) {
+  enum { BLOCKS = 64, TOKENS = 32 * BLOCKS, LAYERS = 2, PART = BLOCKS / 2, TAIL = 8 };
+  world_options w = on_device("llama-odd-heads", NULL, TOKENS + 32);
+  hp_program_stats stats;
+  char path[512];
+  world x;
+  int64_t a;
+  int32_t id = 3;
+  snprintf(path, sizeof path, "%s/slow_link.yaml", test_dir());
+  CHECK_OK(file_write(path, slow_link, sizeof slow_link - 1));
+  w.o.offload = HP_OFFLOAD_HOST;
+  w.cluster = path;
+  open_world(&w, &x);
+  CHECK_OK(session_add(x.s, &a));
+  CHECK_OK(session_skip(x.s, a, TOKENS));
+  session_tokens t = {a, &id, 1};
+  CHECK_OK(session_feed(x.s, &t, 1, x.logits));
+  CHECK_OK(hp_program_stats_get(session_program(x.s), &stats));
+  double block_s = (double)session_cache_get(x.s).block_bytes / LAYERS / 1e9;
+  double link_s = block_s * LAYERS * (BLOCKS + TAIL), left_s = block_s * (PART + TAIL) / 2;
+  CHECK(stats.predicted_s >= link_s);
+  CHECK(stats.predicted_s < link_s + left_s);
   close_world(&x);
 }
 

@@ -24,9 +24,10 @@ static void fill(const sequence *const in_row[ROWS], const model_cache *c, lists
 
 TEST(numbers_of_slots_and_parts_are_rounded_up) {
   static const int64_t want[][4] = {/* blocks, at most; slots, parts */
-                                    {0, 64, 8, 0},   {8, 64, 8, 1},   {9, 64, 16, 1},
-                                    {40, 64, 48, 1}, {64, 64, 64, 1}, {72, 64, 64, 2},
-                                    {8, 0, 8, 1},    {40, 8, 8, 6},   {200, 16, 16, 16}};
+                                    {0, 64, 8, 0},    {8, 64, 8, 1},    {9, 64, 8, 2},
+                                    {40, 64, 24, 2},  {64, 64, 32, 2},  {72, 64, 48, 2},
+                                    {128, 64, 64, 2}, {136, 64, 64, 3}, {8, 0, 8, 1},
+                                    {40, 8, 8, 6},    {200, 16, 16, 16}};
   for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
     model_cache c = {.blocks = 1};
     slot_map_plan(want[i][0], want[i][1], &c);
