@@ -280,7 +280,8 @@ static hp_status try_stages(step_ways *w, const micro_shape *shape, int64_t n, s
 hp_status step_choose(step_ways *w, const micro_shape *shape, int64_t n, step_choice *c,
                       step_plan *out) {
   const step_options *o = &w->way[STEP_AS_ASKED].o;
-  bool both = o->update == UPDATE_AUTO;
+  bool stages = hp_device_stages(w->way[STEP_AS_ASKED].d) > 1; /* these end with the update */
+  bool both = o->update == UPDATE_AUTO && !stages;
   least_times none, all, least;
   char *text = NULL;
   *c = (step_choice){.way = STEP_AS_ASKED, .leaves = o->update == UPDATE_NEXT_STEP};
