@@ -21,7 +21,7 @@ static bool may_overlap(const program *p) {
   bool any = false;
   for (uint32_t i = 0; i < p->insts.len; i++) {
     uint32_t flags = op_flags((op_id)program_inst(p, i)->op);
-    if (flags & (OPF_MOVE | OPF_TRANSFER)) return false;
+    if (flags & OPF_MOVE) return false;
     any |= (flags & OPF_RENDEZVOUS) != 0;
   }
   return any;

@@ -19,8 +19,9 @@ typedef struct offload_overlap {
   double *wait_s;     /* of that: until collectives have ended */
 } offload_overlap;
 
-/* Reorders p, which is in the order of the graph.  *any false: it has no collectives, or other
- * streams than these and computation, and keeps its order; out is empty.
+/* Reorders p, which is in the order of the graph; transfers between stages keep their place between
+ * computations.  *any false: it has no collectives, or fetches blocks of a cache, and keeps its
+ * order; out is empty.
  * offload_overlap_free(out), also after a failure. */
 hp_status offload_overlap_make(program *p, const schedule_options *o, offload_overlap *out,
                                bool *any);

@@ -347,11 +347,25 @@ hp_status schedule_program(program *p, schedule_kind kind, const schedule_option
   return st;
 }
 
+/* Transfers between computations, in the order of both. */
+static hp_status keep_computations(scheduling *w) {
+  uint32_t before = PROG_NONE;
+  for (uint32_t i = 0; i < w->q.n; i++) {
+    if (w->q.stream[i] != STREAM_COMPUTE) continue;
+    if (before != PROG_NONE) HP_TRY(order_after(&w->q, before, i));
+    before = i;
+  }
+  return HP_OK;
+}
+
 hp_status schedule_times(program *p, const schedule_options *o, inst_times *t) {
   scheduling w = {.p = p, .o = o};
   list_schedule s = {0};
   put_communication(p, true);
+  for (size_t i = 0; i < p->insts.len; i++)
+    if (is_transfer(&p->insts.at[i])) p->insts.at[i].stream = STREAM_COMPUTE;
   hp_status st = prepare(&w);
+  if (!st && w.has_transfers) st = keep_computations(&w);
   if (!st) st = order_fastest(&w, true, &s);
   if (!st && !s.fits) HP_FAIL_GOTO(st, HP_ERR_INTERNAL, "no order without a cap");
   for (size_t i = 0; !st && i < w.q.n; i++) {

@@ -33,8 +33,8 @@ typedef struct {
  * known under the caps, and p must be dropped.  Without a cap the fastest order takes the memory
  * of the order of the graph, and with collectives half as much again plus the prefetch. */
 hp_status schedule_program(program *p, schedule_kind kind, const schedule_options *o, bool *fits);
-/* Puts p, which has no transfers, into the fastest order, without waits: t[instructions] are the
- * predicted times in the new order. */
+/* Puts p into the fastest order, without waits: t[instructions] are the predicted times in the new
+ * order.  Transfers are on the stream of computation, whose order they keep. */
 hp_status schedule_times(program *p, const schedule_options *o, inst_times *t);
 /* Bytes of the device that the fastest order of p takes, which is changed. */
 hp_status schedule_peak(program *p, const schedule_options *o, uint64_t *bytes);

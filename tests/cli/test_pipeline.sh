@@ -107,6 +107,25 @@ piped strategy=pp=3 memory_limit=$least
 err_has "memory_limit: "
 run train job/job.yaml output_dir=nowhere strategy=pp=3 memory_limit=$((least - 1))
 refused "set memory_limit to $least bytes"
+run bench step --model job/model --strategy pp=3 --accumulate 6 --batch 1 --seq 48 --memory-limit 4MB --json
+exit_is 0
+
+it "under a limit a stage's collectives run beside its computation, with the same bits"
+cat >links.yaml <<END
+name: links
+device: {flops: 4e9, bandwidth_gb_s: 2.7}
+links: [{name: net, bandwidth_gb_s: 0.1, latency_us: 1}]
+tiers: [{name: host, read_gb_s: 1, write_gb_s: 1, latency_us: 1}]
+END
+sharded="strategy=pp=2,dp=2,zero=3 hyper_parallel.cluster=links.yaml deterministic=layout"
+run train job/job.yaml output_dir=free $sharded
+exit_is 0
+limits_of $sharded
+run train job/job.yaml output_dir=tight $sharded memory_limit=$((resident * 9 / 10))
+exit_is 0
+same_file tight/model.safetensors free/model.safetensors
+run explain job/job.yaml comm $sharded memory_limit=$((resident * 9 / 10)) --json
+[ "$(json out overlapped_s | awk '{ print ($1 > 0) }')" = 1 ] || { fail "nothing overlaps"; t_show; }
 
 it "with deterministic: layout all products have the bits of one device"
 fix_batch job/job.yaml

@@ -69,7 +69,8 @@ TEST(a_problem_that_comes_again_has_the_plan_of_its_first_time) {
 /* Every number of the problem counts. */
 TEST(an_offload_that_differs_in_one_number_is_planned_anew) {
   offload_kept kept = {.bytes = 0};
-  enum { CHANGES = 14 };
+  enum { CHANGES = 17 };
+  static const double some_wait[STEPS] = {0.5}, no_wait[STEPS];
   for (int k = 0; k < CHANGES; k++) {
     kept_case c;
     offload_plan plan;
@@ -87,6 +88,9 @@ TEST(an_offload_that_differs_in_one_number_is_planned_anew) {
     if (k == 11) c.from[1] = 3, c.p.from = c.from;
     if (k == 12) c.p.link[1].latency_s = 0;
     if (k == 13) c.item[3].touches = 1;
+    if (k == 14) c.p.wait_s = no_wait;
+    if (k == 15) c.p.wait_s = some_wait;
+    if (k == 16) c.touch[6].access |= OFFLOAD_HELD;
     CHECK_OK(offload_kept_make(&kept, &c.p, &plan));
     CHECK_EQ(kept.plan.len, k + 1);
     offload_plan_free(&plan);

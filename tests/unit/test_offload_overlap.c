@@ -147,22 +147,31 @@ static const hp_layout_rule tensor_parallel[] = {{"q.*", "(d,None)"},  {"k.*", "
                                                  {"up.*", "(d,None)"}, {"down.*", "(None,d)"}};
 static const hp_layout_rule data_parallel[] = {{"ids", "(d,None)"}, {"labels", "(d,None)"}};
 
+static const hp_layout_rule sharded_params[] = {{"ids", "(d,None)"},  {"labels", "(d,None)"},
+                                                {"q.*", "(d,None)"},  {"k.*", "(d,None)"},
+                                                {"v.*", "(d,None)"},  {"o.*", "(d,None)"},
+                                                {"up.*", "(d,None)"}, {"down.*", "(d,None)"}};
+
 typedef struct {
   const hp_layout_rule *rule;
   int rules;
   const char *mesh;
+  double host_gb_s;
 } sharding;
-static const sharding by_tensors = {tensor_parallel, 6, "(4)(d)"};
-static const sharding by_samples = {data_parallel, 2, "(2)(d)"};
+static const sharding by_tensors = {tensor_parallel, 6, "(4)(d)", 2};
+static const sharding with_sharded_params = {sharded_params, 8, "(2)(d)", 2};
+static const sharding by_samples_far = {data_parallel, 2, "(2)(d)", 0.01};
 
-/* A cluster on which collectives take about as long as computation, and copies less. */
+/* A cluster on which collectives take about as long as computation. */
 static void open_under(const sharding *how, uint64_t limit, bool serial, step_case *s) {
-  static char path[300];
-  static const char text[] = "device: {flops: 2e9, bandwidth_gb_s: 1}\n"
-                             "links: [{bandwidth_gb_s: 0.2, latency_us: 5}]\n"
-                             "tiers: [{name: host, read_gb_s: 2, write_gb_s: 2, latency_us: 1}]\n";
+  static char path[300], text[300];
+  int n = snprintf(text, sizeof text,
+                   "device: {flops: 2e9, bandwidth_gb_s: 1}\n"
+                   "links: [{bandwidth_gb_s: 0.2, latency_us: 5}]\n"
+                   "tiers: [{name: host, read_gb_s: %g, write_gb_s: %g, latency_us: 1}]\n",
+                   how->host_gb_s, how->host_gb_s);
   snprintf(path, sizeof path, "%s/overlap.yaml", test_dir());
-  CHECK_OK(file_write(path, text, sizeof text - 1));
+  CHECK_OK(file_write(path, text, (size_t)n));
   hp_device_options o = {.mesh = how->mesh,
                          .layouts = how->rule,
                          .n_layouts = how->rules,
@@ -203,46 +212,68 @@ static int count_beside(const program *p) {
   return n;
 }
 
-/* A step with the loss `whole`; *step_s: predicted. */
-static void run_under(const sharding *how, uint64_t limit, bool serial, float whole, int *beside,
-                      double *step_s) {
+/* A step under a limit, in tenths of what it needs without one, and the same one after the other.
+ */
+typedef struct {
+  int beside, serial_beside;
+  double step_s, serial_s; /* predicted */
+  uint64_t moved, serial_moved;
+} limited;
+
+static void run_under(const sharding *how, uint64_t limit, bool serial, float whole, limited *out) {
   step_case s;
   hp_program_stats stats;
   char why[HAZARD_TEXT];
   open_under(how, limit, serial, &s);
   program *p = program_of(&s);
   if (program_hazard(p, why)) test_fail(__FILE__, __LINE__, "limit %d: %s", (int)limit, why);
-  *beside = count_beside(p);
+  *(serial ? &out->serial_beside : &out->beside) = count_beside(p);
   program_free(p);
   step_run(&s);
   CHECK(s.loss == whole);
   CHECK_OK(hp_program_stats_get(s.p, &stats));
   CHECK(stats.memory.planned_bytes <= limit);
-  CHECK(stats.memory.tier[1].moved_bytes > 0);
-  *step_s = stats.predicted_s;
+  *(serial ? &out->serial_moved : &out->moved) = stats.memory.tier[1].moved_bytes;
+  *(serial ? &out->serial_s : &out->step_s) = stats.predicted_s;
   step_close(&s);
 }
 
-static void check_sharding(const sharding *how) {
+/* tenths 0: what it needs one after the other. */
+static limited run_tenths(const sharding *how, uint64_t tenths) {
   step_case s;
   hp_program_stats stats;
-  float whole;
-  open_under(how, 0, false, &s);
+  limited out;
+  open_under(how, 0, !tenths, &s);
   step_run(&s);
-  whole = s.loss;
   CHECK_OK(hp_program_stats_get(s.p, &stats));
+  uint64_t limit = stats.memory.planned_bytes / 10 * tenths;
+  if (!tenths) limit = stats.memory.planned_bytes;
+  run_under(how, limit, false, s.loss, &out);
+  run_under(how, limit, true, s.loss, &out);
   step_close(&s);
-  uint64_t limit = stats.memory.planned_bytes / 10 * 6;
-  int beside, none;
-  double step_s, serial_s;
-  run_under(how, limit, false, whole, &beside, &step_s);
-  run_under(how, limit, true, whole, &none, &serial_s);
-  CHECK(beside > 10);
-  CHECK_EQ(none, 0);
-  CHECK(step_s < 0.95 * serial_s);
+  return out;
+}
+
+static void check_faster(const limited *x) {
+  CHECK(x->beside > 10);
+  CHECK_EQ(x->serial_beside, 0);
+  CHECK(x->moved > 0);
+  CHECK(x->step_s < 0.95 * x->serial_s);
 }
 
 TEST(collectives_of_an_offloaded_step_run_beside_its_computation) {
-  check_sharding(&by_tensors);
-  check_sharding(&by_samples);
+  limited x = run_tenths(&by_tensors, 6);
+  check_faster(&x);
+  CHECK(x.serial_moved > 0);
+}
+
+TEST(a_step_that_fits_one_after_the_other_offloads_if_that_is_faster) {
+  limited x = run_tenths(&with_sharded_params, 0);
+  check_faster(&x);
+  CHECK_EQ(x.serial_moved, 0);
+}
+
+TEST(collectives_stay_between_computations_where_that_is_faster) {
+  limited x = run_tenths(&by_samples_far, 6);
+  CHECK(x.step_s <= x.serial_s);
 }
