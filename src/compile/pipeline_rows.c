@@ -228,27 +228,30 @@ static hp_status make_schedule(planner *p) {
   pipe_costs costs = costs_of(p);
   pipe_request q = request_of(s, &costs);
   HP_TRY(make_rows(s, &q, &out->rows));
-  HP_TRY(pipe_check(&out->rows, "pipeline", &costs, (pipe_limits){0}));
-  return pipe_simulate(&out->rows, "pipeline", &costs, PIPE_ONE_STREAM, &out->times);
+  char file[PIPE_FILE_NAME];
+  const char *source = pipe_rows_source(s->schedule, file);
+  HP_TRY(pipe_check(&out->rows, source, &costs, (pipe_limits){0}));
+  return pipe_simulate(&out->rows, source, &costs, PIPE_ONE_STREAM, &out->times);
 }
 
 /* Gradients are added up in the order of micro-batches, as on one device. */
 static hp_status check_order(const planner *p, const uint32_t *last, const pipe_row *row) {
-  char name[PIPE_ROW_NAME], other[PIPE_ROW_NAME];
+  char name[PIPE_ROW_NAME], other[PIPE_ROW_NAME], file[PIPE_FILE_NAME];
   uint32_t before = last[row->stage];
   if (before == PROG_NONE || p->out->rows.row[before].microbatch < row->microbatch) return HP_OK;
   HP_FAIL(HP_ERR_INPUT,
-          "pipeline: %s comes after %s; gradients are added in the order of micro-batches, so that "
-          "no schedule changes a bit",
-          pipe_row_name(row, name), pipe_row_name(&p->out->rows.row[before], other));
+          "%s: %s comes after %s; gradients are added in the order of micro-batches, so that no "
+          "schedule changes a bit",
+          pipe_rows_source(p->s->schedule, file), pipe_row_name(row, name),
+          pipe_row_name(&p->out->rows.row[before], other));
 }
 
 /* The norm of all gradients comes before any update. */
-static hp_status refuse_update(const pipe_row *row) {
-  char name[PIPE_ROW_NAME];
+static hp_status refuse_update(const planner *p, const pipe_row *row) {
+  char name[PIPE_ROW_NAME], file[PIPE_FILE_NAME];
   HP_FAIL(HP_ERR_UNSUPPORTED,
-          "pipeline: %s: leave rows of U out; each stage is updated after its last row",
-          pipe_row_name(row, name));
+          "%s: %s: leave rows of U out; each stage is updated after its last row",
+          pipe_rows_source(p->s->schedule, file), pipe_row_name(row, name));
 }
 
 static hp_status check_rows(planner *p) {
@@ -261,7 +264,7 @@ static hp_status check_rows(planner *p) {
   for (uint32_t i = 0; !st && i < pipe_rows_count(rows); i++) {
     const pipe_row *row = &rows->row[i];
     size_t at = ((size_t)row->stage * p->s->micros + row->microbatch) * 2;
-    if (row->actions & PIPE_U) st = refuse_update(row);
+    if (row->actions & PIPE_U) st = refuse_update(p, row);
     if (row->actions & PIPE_F) p->row_of[at] = i;
     if (!st && row->actions & PIPE_B) {
       p->row_of[at + 1] = i;

@@ -96,10 +96,12 @@ static hp_status place_stages(const hp_device_options *o, device_mesh *dm) {
   if (o->stages < 0) HP_FAIL(HP_ERR_ARG, "stages is %d; expected 0 or more", o->stages);
   HP_TRY(make_rows(o, pipeline, meshes, &rows));
   hp_status st = HP_OK;
+  char file[PIPE_FILE_NAME];
   if (rows.devices != meshes)
     st = err_set(HP_ERR_INPUT, __FILE__, __LINE__,
-                 "pipeline: the rows are for %u devices, and there are %u meshes", rows.devices,
-                 meshes);
+                 "%s: the rows are for %u device%s, and the pipeline has %u; expected rows of %u",
+                 pipe_rows_source(pipeline, file), rows.devices, rows.devices == 1 ? "" : "s",
+                 meshes, meshes);
   dm->stages = (int)rows.stages;
   dm->mesh_of = mem_calloc(rows.stages, sizeof *dm->mesh_of);
   dm->pipeline = mem_calloc(strlen(pipeline) + 1, 1);

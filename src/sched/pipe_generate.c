@@ -61,9 +61,9 @@ static hp_status find_kind(const char *name, const pipe_kind **out) {
   for (int i = 0; i < KINDS; i++) str_printf(&all, "%s%s", i ? ", " : "", names[i]);
   const char *near = str_nearest(name, names, KINDS);
   hp_status st = err_set(HP_ERR_ARG, __FILE__, __LINE__,
-                         "no pipeline schedule, and no file of rows, is called \"%.40s\"%s%s%s; "
+                         "no pipeline schedule, and no file of rows, is called \"%.40s\"%s%s%s "
                          "expected %s",
-                         name, near ? "; did you mean " : "", near ? near : "", near ? "?" : "",
+                         name, near ? ", did you mean " : "", near ? near : "", near ? "?" : ";",
                          all.failed ? "another" : all.at);
   str_free(&all);
   return st;

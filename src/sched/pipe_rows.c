@@ -278,6 +278,11 @@ static const char *read_file_name(const char *text, char file[PIPE_FILE_NAME]) {
   return text[n] ? text + n + 1 : text + n;
 }
 
+const char *pipe_rows_source(const char *text, char file[PIPE_FILE_NAME]) {
+  read_file_name(text, file);
+  return *file ? file : "pipeline";
+}
+
 hp_status pipe_rows_parse(const char *text, const char *source, pipe_shape want, pipe_rows *out) {
   hp_status st = HP_OK;
   uint32_t devices;

@@ -51,6 +51,9 @@ hp_status pipe_rows_create(uint32_t stages, uint32_t devices, uint32_t microbatc
                            pipe_rows *out);
 void pipe_rows_free(pipe_rows *p);
 enum { PIPE_FILE_NAME = 256 };
+/* What errors call a schedule: the file that its text names (below), copied to file[]; else
+ * "pipeline". */
+const char *pipe_rows_source(const char *text, char file[PIPE_FILE_NAME]);
 /* HP_ERR_INPUT with `source` and the line; text that begins with a line `# file NAME` was read from
  * that file, and errors name it, with lines counted from the next one.  It is not checked that the
  * rows can run: pipe_check. */

@@ -146,6 +146,18 @@ hp_status train_mesh_text(const train_config *c, str *text, const char **out) {
   return HP_OK;
 }
 
+/* The key that says the schedule; without one, what says how many stages it has. */
+static const tree_node *schedule_said_at(const train_config *c) {
+  static const int keys[] = {KEY_virtual_pipeline_model_parallel_size, KEY_strategy,
+                             KEY_PARALLEL_strategy, KEY_pipeline_model_parallel_size};
+  const tree_node *pipe = c->parallel.pipeline;
+  const tree_node *found = pipe ? tree_get(pipe, "schedule") : NULL;
+  if (!found) found = c->at[KEY_pp_schedule];
+  if (!found && pipe) found = tree_get(pipe, "stages");
+  for (size_t i = 0; !found && i < sizeof keys / sizeof *keys; i++) found = c->at[keys[i]];
+  return found;
+}
+
 hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out) {
   hp_device_options o = {.threads = (int)c->threads,
                          .memory_limit = memory_limit_bytes(c->is.memory_limit),
@@ -162,6 +174,9 @@ hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out
   if (!st) st = hp_device_open(&o, out);
   str_free(&rows);
   str_free(&mesh);
+  /* The other argument that a device may refuse, the engine, was checked with the file. */
+  const bool pipeline = placement_meshes(&c->is.place) > 1;
+  if (st == HP_ERR_ARG && pipeline && schedule_said_at(c)) return at(schedule_said_at(c));
   return st ? st : tier_options_apply(&c->is.tiers, *out);
 }
 
@@ -294,11 +309,11 @@ static hp_status declare_entries(const tree_node *layouts, bool patterns, hp_dev
   return HP_OK;
 }
 
-/* What says more of the layers of stages than their number. */
+/* What says the layers of stages, or how many stages there are. */
 static const tree_node *layers_said_at(const train_config *c) {
-  const tree_node *pipe = c->parallel.pipeline;
+  const tree_node *pipe = c->parallel.pipeline, *stages = pipe ? tree_get(pipe, "stages") : NULL;
   if (c->is.pipe_cut) return tree_get(pipe, "cut");
-  if (!c->parallel.groups) return NULL;
+  if (!c->parallel.groups) return stages ? stages : schedule_said_at(c);
   const tree_node *named = pipe ? tree_get(pipe, "schedule") : c->at[KEY_pp_schedule];
   return named ? named : c->parallel.groups;
 }

@@ -60,10 +60,15 @@ piped strategy=pp=2 "hyper_parallel.pipeline={schedule: rows.txt}"
 it "a schedule that cannot run is refused with its rows"
 sed 's/^1 F 3$/1 F 2/' rows.txt >twice.txt
 run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: twice.txt}"
-refused "stage 1 F 2 (line 14) does again"
+refused "twice.txt: stage 1 F 2 (line 14) does again"
 grep -v '^0 B 5$' rows.txt >less.txt
 run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: less.txt}"
-refused "stage 0"
+refused "less.txt: stage 0"
+sed 's/^0 B 2$/0 B x/; s/^0 B 3$/0 B 2/; s/x/3/' rows.txt >order.txt
+run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: order.txt}"
+refused "order.txt: stage 0 B 2 (line 23) comes after stage 0 B 3 (line 22); gradients"
+run train job/job.yaml output_dir=nowhere strategy=pp=3 "hyper_parallel.pipeline={schedule: rows.txt}"
+refused "rows.txt: the rows are for 2 devices, and the pipeline has 3"
 run train job/job.yaml output_dir=nowhere strategy=pp=2 gradient_accumulation_steps=4 "hyper_parallel.pipeline={schedule: rows.txt}"
 refused "rows.txt:6: microbatch"
 head -c 70000 /dev/zero | tr '\0' 7 >long.txt
@@ -71,9 +76,9 @@ run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline
 refused "long.txt:1: stage"
 (cat rows.txt && printf "0 U 0\n1 U 0\n") >update.txt
 run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: update.txt}"
-refused "leave rows of U out"
+refused "update.txt: stage 0 U 0 (line 26): leave rows of U out"
 run train job/job.yaml output_dir=nowhere strategy=pp=7
-refused "7 stages of a pipeline, and the model has 6 layers"
+refused "argument 2: strategy: 7 stages of a pipeline, and the model has 6 layers"
 one="gradient_accumulation_steps=1 global_batch_size=null"
 run train job/job.yaml output_dir=nowhere strategy=pp=2 $one "hyper_parallel.pipeline={schedule: rows.txt}"
 refused 'rows.txt:3: microbatch' 'expected a number from 0 to 0'
@@ -81,7 +86,13 @@ printf '0 B 0\n0 F 0\n1 F 0\n1 B 0\n' > one.txt
 run train job/job.yaml output_dir=nowhere strategy=pp=2 $one "hyper_parallel.pipeline={schedule: one.txt}"
 refused 'stage 0 B 0 (line 1) needs stage 0 F 0 (line 2), which does not come before it'
 run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: zbw}"
-refused "did you mean zbv"
+refused "argument 3: hyper_parallel.pipeline.schedule: no pipeline schedule" '"zbw", did you mean zbv?'
+run train job/job.yaml output_dir=nowhere strategy=pp=2 hyper_parallel.pipeline.stages=4
+refused "argument 3: hyper_parallel.pipeline.stages: 1f1b has 1 stage a device"
+run train job/job.yaml output_dir=nowhere pipeline_model_parallel_size=4 pp_schedule=zbv
+refused "argument 3: pp_schedule: 8 stages of a pipeline, and the model has 6 layers"
+run train job/job.yaml output_dir=nowhere pipeline_model_parallel_size=2 virtual_pipeline_model_parallel_size=4
+refused "argument 3: virtual_pipeline_model_parallel_size: 8 stages of a pipeline"
 run train job/job.yaml output_dir=nowhere strategy=pp=2 hyper_parallel.update=next_step
 refused "update: end"
 no_file nowhere

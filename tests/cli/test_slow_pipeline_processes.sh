@@ -98,7 +98,7 @@ launch 3 train job/job.yaml output_dir=nowhere strategy=pp=3 "hyper_parallel.pip
 refused "adds up to 5 layers, and the model has 4"
 printf '0 F 0\n' >rows.txt
 launch 2 train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: rows.txt}"
-refused "the rows are for 1 devices, and there are 2 meshes"
+refused "rows.txt: the rows are for 1 device, and the pipeline has 2"
 no_file nowhere
 
 # --- processes that end --------------------------------------------------------------------------

@@ -267,8 +267,8 @@ TEST(requests_that_cannot_be_are_refused) {
   pipe_request q = {4, 4, 8, &unit, {0}};
   const double bad[] = {1, 1, -1, 1};
   CHECK_FAILS(pipe_generate("zbh1", &q, &p),
-              "no pipeline schedule, and no file of rows, is called \"zbh1\"; did you mean "
-              "zb-h1?; expected gpipe, 1f1b, interleaved, zb-h1, zb-2p, "
+              "no pipeline schedule, and no file of rows, is called \"zbh1\", did you mean "
+              "zb-h1? expected gpipe, 1f1b, interleaved, zb-h1, zb-2p, "
               "zbv, v-half, v-min, dualpipe-v");
   CHECK_FAILS(pipe_generate("zbv", &q, &p), "zbv has 2 stages a device: expected 8 stages on 4 "
                                             "devices, not 4");
