@@ -271,11 +271,12 @@ hp_status step_graph_begin(const lm *m, const step_options *o, const step_place 
   return build(&s, v, b);
 }
 
-void step_graph_tell(const lm *m, const step_options *o, const step_place *v) {
+bool step_graph_tell(const lm *m, const step_options *o, const step_place *v) {
   step_graph s = {m, o};
-  if (!step_part_is_micro(v->part) || o->interleave <= 1 || parts_of(&s, v) > 1) return;
+  if (!step_part_is_micro(v->part) || o->interleave <= 1 || parts_of(&s, v) > 1) return false;
   log_warn("interleave: %lld is ignored: %s", (long long)o->interleave,
            draws(&s)            ? "random numbers are drawn for the full micro-batch"
            : o->preference.kind ? "the answers to a prompt are compared"
                                 : "it does not divide the sequences of the micro-batch");
+  return true;
 }

@@ -67,8 +67,9 @@ typedef struct {
  * STEP_APPLY.  Call lm_graph_end, also after a failure.
  */
 hp_status step_graph_begin(const lm *m, const step_options *o, const step_place *v, model_build *b);
-/* Warns of what was asked for and cannot be done for such a micro-batch. */
-void step_graph_tell(const lm *m, const step_options *o, const step_place *v);
+/* Warns of what was asked for and cannot be done for such a micro-batch; false: there is nothing.
+ */
+bool step_graph_tell(const lm *m, const step_options *o, const step_place *v);
 
 /* Does a step draw random numbers: masks of dropout, or noise? */
 bool step_draws(const lm *m, const step_options *o);

@@ -35,7 +35,7 @@ static hp_status compile(step_pieces *s, const step_place *v, hp_piece **out) {
   char name[STEP_NAME];
   hp_compile_options o = s->o.compile;
   if (v->part != STEP_ALONE) o.dump_name = name_piece(v, name);
-  if (!s->plan && !s->quiet) step_graph_tell(s->m, &s->o, v);
+  if (!s->plan && !s->quiet && !s->told) s->told = step_graph_tell(s->m, &s->o, v);
   hp_status st = step_graph_begin(s->m, &s->o, v, &b);
   if (!st && !s->plan && step_part_is_micro(v->part)) st = lm_make_buffers(s->m, &b, v->T);
   if (!st) st = hp_piece_compile(b.g, s->d, &o, out);

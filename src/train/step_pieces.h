@@ -23,6 +23,7 @@ typedef struct {
   step_options o;
   bool plan;  /* for a plan only: creates nothing on the device and logs nothing */
   bool quiet; /* logs nothing */
+  bool told;  /* what cannot be done, once for all pieces */
   bool again; /* names of micro-batches begin with R, not F: their forward is recomputed */
   VEC(step_piece) kept;
   uint64_t clock;

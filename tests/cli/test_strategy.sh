@@ -73,6 +73,9 @@ out_has "predicted: "
 err_lacks "is ignored"
 run explain job/job.yaml strategy=tp=2 hyper_parallel.interleave=3
 err_has "interleave: 3 is ignored: it does not divide the sequences of the micro-batch"
+run train job/job.yaml output_dir=told max_steps=1 strategy=tp=2 hyper_parallel.interleave=3 gradient_accumulation_steps=2
+exit_is 0
+[ "$(grep -c "is ignored" err)" = 1 ] || { fail "not said once"; t_show; }
 
 it "zero=3 gathers params, forward and backward, and reduces gradients to their parts"
 run explain job/job.yaml comm strategy=dp=2,zero=3
