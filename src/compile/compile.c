@@ -410,6 +410,17 @@ static hp_status limit_to_pieces(stage_state *s) {
 /* --- all orders ---------------------------------------------------------------------------------
  */
 
+/* *last: the first order that fits without offloading or, if none does, the last one. */
+static hp_status try_orders(stage_state *s, attempts *a, program **last) {
+  for (int order = 0; order < ORDERS && !(*last && s->fits); order++) {
+    if (!is_worth_trying(s, a, order)) continue;
+    program_free(*last);
+    *last = NULL;
+    HP_TRY(try_order(s, a, order, last));
+  }
+  return HP_OK;
+}
+
 /* Puts s->p into the first order that fits; if none does, into the last, and the refusal names
  * the least bytes of the orders that are tried under every limit. */
 static hp_status find_order(stage_state *s) {
@@ -420,12 +431,7 @@ static hp_status find_order(stage_state *s) {
   find_limits(s, a.limit);
   if (!a.limit[TIER_DEVICE] && copies_between_tiers(s->p)) st = limit_to_serial(s, &a);
   if (!st && !a.limit[TIER_DEVICE] && s->c->pieces.len > 1) st = limit_to_pieces(s);
-  for (int order = 0; !st && !offloads && order < ORDERS && !(last && s->fits); order++) {
-    if (!is_worth_trying(s, &a, order)) continue;
-    program_free(last);
-    last = NULL;
-    st = try_order(s, &a, order, &last);
-  }
+  if (!st && !offloads) st = try_orders(s, &a, &last);
   offloads |= !st && !s->fits && offload_may(s);
   if (!st && offloads) st = offload_find(s, &last);
   else if (!st && s->fits && a.limit[TIER_DEVICE] && !a.overlapped && offload_may(s))
