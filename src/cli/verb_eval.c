@@ -71,7 +71,7 @@ static hp_status score_group(lm *m, const token_ids *ids, int64_t *at, int64_t r
   int32_t *labels = mem_calloc((size_t)block, sizeof *labels);
   float *losses = mem_calloc((size_t)block, sizeof *losses);
   hp_status st = labels && losses
-                     ? lm_scorer_create(m, rows, width, lm_token_losses, rows * width, &s)
+                     ? lm_scorer_create(m, rows, width, lm_token_losses, rows * width, 0, &s)
                      : HP_ERR_OOM;
   if (!st) {
     for (; !st && n - *at >= block; *at += block) {

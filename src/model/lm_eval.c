@@ -37,11 +37,13 @@ static int32_t *make_positions(int64_t B, int64_t T) {
 }
 
 /* Ends a graph: its first failure, or the program. */
-static hp_status compile_graph(lm *m, model_build *b, int64_t length, hp_program **out) {
+static hp_status compile_graph(lm *m, model_build *b, int64_t length, uint64_t reserve_bytes,
+                               hp_program **out) {
+  hp_compile_options o = {.reserve_bytes = reserve_bytes};
   HP_TRY(hp_graph_status(b->g));
   if (b->failed) return HP_ERR_OOM;
   HP_TRY(lm_make_buffers(m, b, length));
-  return hp_compile(b->g, m->d, NULL, out);
+  return hp_compile(b->g, m->d, &o, out);
 }
 
 /* The same graph, planned. */
@@ -69,7 +71,7 @@ hp_status lm_logits(lm *m, const lm_tokens *t, float *logits) {
   hp_program *p = NULL;
   HP_TRY(lm_check_tokens(m, t));
   HP_TRY(begin_logits(m, t->n, &b));
-  hp_status st = compile_graph(m, &b, t->n, &p);
+  hp_status st = compile_graph(m, &b, t->n, 0, &p);
   lm_graph_end(&b);
   HP_TRY(st);
   int32_t *positions = make_positions(1, t->n);
@@ -144,7 +146,7 @@ static hp_status build_grads(lm *m, int64_t T, hp_program **out, hp_program_stat
     snprintf(name, sizeof name, "grad.%s", m->params.at[i].name);
     hp_output(b.g, name, hp_cast(b.g, grad[i], HP_F32));
   }
-  if (!st) st = plan ? plan_graph(m, &b, plan) : compile_graph(m, &b, T, out);
+  if (!st) st = plan ? plan_graph(m, &b, plan) : compile_graph(m, &b, T, 0, out);
   mem_free(wrt);
   mem_free(grad);
   lm_graph_end(&b);
@@ -243,14 +245,15 @@ hp_status lm_scorer_plan(lm *m, int64_t B, int64_t T, lm_losses *of, hp_program_
   return st;
 }
 
-hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, int64_t n, lm_scorer **out) {
+hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, int64_t n,
+                           uint64_t reserve_bytes, lm_scorer **out) {
   model_build b;
   lm_scorer *s = mem_calloc(1, sizeof *s);
   HP_TRY_MEM(s);
   *s = (lm_scorer){.m = m, .B = B, .T = T, .n = n, .positions = make_positions(B, T)};
   hp_status st = s->positions ? lm_score_begin(m, B, T, of, &b) : HP_ERR_OOM;
   if (!st) {
-    st = compile_graph(m, &b, T, &s->p);
+    st = compile_graph(m, &b, T, reserve_bytes, &s->p);
     lm_graph_end(&b);
   }
   if (st) lm_scorer_free(s);

@@ -42,8 +42,10 @@ lm_losses lm_token_accuracies;
 typedef struct lm_scorer lm_scorer;
 /* The graph of what a scorer runs, to be planned; end with lm_graph_end, also after failures. */
 hp_status lm_score_begin(const lm *m, int64_t B, int64_t T, lm_losses *of, model_build *b);
-/* n: numbers that `of` gives, B T where they are of tokens. */
-hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, int64_t n, lm_scorer **out);
+/* n: numbers that `of` gives, B T where they are of tokens.  reserve_bytes: of the memory limit,
+ * for what is loaded later. */
+hp_status lm_scorer_create(lm *m, int64_t B, int64_t T, lm_losses *of, int64_t n,
+                           uint64_t reserve_bytes, lm_scorer **out);
 void lm_scorer_free(lm_scorer *s);
 hp_status lm_scorer_plan(lm *m, int64_t B, int64_t T, lm_losses *of, hp_program_stats *out);
 /* All [B,T] but the span, [B,T,2], which is for models with spans.  Label -100 is not counted;

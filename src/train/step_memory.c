@@ -174,6 +174,7 @@ static hp_status plan_each(step_planner *p, one_plan *one, all_plans *out) {
     if (all > out->memory.planned_bytes) {
       out->memory.planned_bytes = all;
       out->memory.largest = i;
+      out->memory.reserve = reserve;
     }
     out->memory.moves |= step_plan_offloads(plan) || one[i].choice.way != STEP_AS_ASKED;
     if (!plan->refused || (all <= most && out->worst >= 0)) continue;

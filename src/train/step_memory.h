@@ -21,6 +21,7 @@ typedef struct {
   hp_program_stats stats; /* of the longest step; compile_s: with its pieces */
   uint64_t planned_bytes; /* of a device, for all programs */
   int64_t largest;        /* the program that needs most */
+  uint64_t reserve;       /* bytes of named tensors that it does not have, and others do */
   bool moves; /* under the limit a program keeps tensors on slower tiers, or recomputes */
 } step_memory;
 

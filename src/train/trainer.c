@@ -68,6 +68,7 @@ static hp_status plan_work(train_config *c, const step_work *all, bool trains, r
   if (st || !trains) return st;
   m->fits = !memory.moves;
   m->evaluation_first = memory.moves && !all->at[memory.largest].micros;
+  m->steps_reserve = memory.reserve;
   return HP_OK;
 }
 
@@ -302,12 +303,13 @@ static hp_status prepare(trainer *t) {
   for (int64_t i = 0; i < micros; i++)
     at[i] = (step_micro){.B = train_data_rows(d), .T = d->train.longest};
   if (t->model.evaluation_first)
-    HP_TRY(trainer_prepare_evaluation(&t->config, &t->data.sets, &t->model));
+    HP_TRY(
+        trainer_prepare_evaluation(&t->config, &t->data.sets, t->model.steps_reserve, &t->model));
   int64_t fewer = micros ? short_micros_of(&d->order) : 0;
   if (micros) HP_TRY(stepper_prepare(t->model.stepper, at, micros));
   if (fewer) HP_TRY(stepper_prepare(t->model.stepper, at, fewer));
   HP_TRY(trainer_prepare_predictions(&t->config, &t->data.sets, &t->model));
-  return trainer_prepare_evaluation(&t->config, &t->data.sets, &t->model);
+  return trainer_prepare_evaluation(&t->config, &t->data.sets, 0, &t->model);
 }
 
 /* A run that is over: its model is there, or is written again. */

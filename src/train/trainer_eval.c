@@ -7,23 +7,25 @@
 
 #include <math.h>
 
-static hp_status scorer_for(run_model *m, int64_t B, int64_t T) {
+static hp_status scorer_for(run_model *m, int64_t B, int64_t T, uint64_t reserve_bytes) {
   if (m->scorer && m->scorer_B == B && m->scorer_T == T) return HP_OK;
   lm_scorer_free(m->scorer);
   m->scorer = NULL;
   m->scorer_B = B;
   m->scorer_T = T;
   const step_options *o = &m->options;
-  return lm_scorer_create(m->m, B, T, losses_of_evaluation(o), B * T * losses_each(o), &m->scorer);
+  return lm_scorer_create(m->m, B, T, losses_of_evaluation(o), B * T * losses_each(o),
+                          reserve_bytes, &m->scorer);
 }
 
 bool trainer_evaluates(const train_config *c) { return c->is.evaluate_after || c->eval_on_start; }
 
-hp_status trainer_prepare_evaluation(const train_config *c, const train_data *d, run_model *m) {
+hp_status trainer_prepare_evaluation(const train_config *c, const train_data *d,
+                                     uint64_t reserve_bytes, run_model *m) {
   if (!trainer_evaluates(c) || c->predict_with_generate) return HP_OK;
   for (int64_t i = 0; i < d->evals; i++) {
     const sample_set *s = &d->eval[i];
-    HP_TRY(scorer_for(m, train_data_eval_rows(d, s), s->longest));
+    HP_TRY(scorer_for(m, train_data_eval_rows(d, s), s->longest, reserve_bytes));
   }
   return HP_OK;
 }
@@ -125,7 +127,7 @@ static void answers_loss(const run_data *d, const run_model *m, int64_t samples,
 static hp_status batch_loss(run_data *d, run_model *m, int64_t samples, float *each_loss,
                             preference_metrics *metrics, double *found, double *out) {
   const train_batch *b = &d->batch;
-  HP_TRY(scorer_for(m, b->B, b->T));
+  HP_TRY(scorer_for(m, b->B, b->T, 0));
   step_data_shift(b, d->shifted);
   lm_batch batch = {b->ids, d->shifted, b->position, b->span};
   HP_TRY(lm_scorer_run(m->scorer, &batch, each_loss));

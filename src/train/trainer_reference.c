@@ -65,7 +65,7 @@ static hp_status score_rows(scoring *s, int64_t first, int64_t last, int64_t T) 
   lm_scorer *scorer = NULL;
   lm_losses *of = preference_is_mean(s->p) ? preference_mean_logps : preference_logps;
   if (first == last) return HP_OK;
-  HP_TRY(lm_scorer_create(s->m, s->batch, T, of, s->batch, &scorer));
+  HP_TRY(lm_scorer_create(s->m, s->batch, T, of, s->batch, 0, &scorer));
   hp_status st = HP_OK;
   for (int64_t at = first; at < last && !st; at += s->batch) {
     milestone_count_work();

@@ -55,7 +55,8 @@ typedef struct {
   double flops_per_token; /* as Transformers counts total_flos */
   step_options options;
   bool fits; /* no plan recomputes or offloads anything, though there is a memory limit */
-  bool evaluation_first; /* it needs more than steps do, so that tensors live where it has them */
+  bool evaluation_first;  /* it needs more than steps do, so that tensors live where it has them */
+  uint64_t steps_reserve; /* then: bytes of what steps alone keep on the device */
   stepper *stepper;
   schedule rate;
   int64_t verified;  /* step after which replicas were last compared, -1 = never */
@@ -191,8 +192,9 @@ void trainer_go_without(const char *what);
 /* Does the configuration ask for evaluations, if there are evaluation sets? */
 bool trainer_evaluates(const train_config *c);
 /* Compiles the program of the largest evaluation batch of each set, if there will be evaluations.
- */
-hp_status trainer_prepare_evaluation(const train_config *c, const train_data *d, run_model *m);
+ * reserve_bytes: of the memory limit, for what is loaded later. */
+hp_status trainer_prepare_evaluation(const train_config *c, const train_data *d,
+                                     uint64_t reserve_bytes, run_model *m);
 /* Only EVAL_STEP feeds the learning-rate schedule.  EVAL_AFTER is the evaluation at the end of the
  * run: its entries go to log_history, not to the log files. */
 typedef enum { EVAL_START, EVAL_STEP, EVAL_AFTER } eval_when;

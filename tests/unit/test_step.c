@@ -107,7 +107,7 @@ TEST(an_evaluation_adds_up_the_losses_that_it_is_given) {
   }
   for (int k = 0; k < 2; k++) {
     lm_scorer *s;
-    CHECK_OK(lm_scorer_create(j.m, ROWS, T, of[k], ROWS * T, &s));
+    CHECK_OK(lm_scorer_create(j.m, ROWS, T, of[k], ROWS * T, 0, &s));
     CHECK_OK(lm_scorer_run(s, &(lm_batch){.ids = ids, .labels = labels}, loss[k]));
     lm_scorer_free(s);
   }
