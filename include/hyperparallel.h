@@ -269,6 +269,9 @@ hp_status hp_device_home(hp_device *d, const char *pattern, int offload);
 /* A param of that name will be on this stage of the pipeline, -1: on all; 1 stage: it is none. */
 hp_status hp_device_stage(hp_device *d, const char *name, int stage);
 int hp_device_stages(const hp_device *d);
+/* HP_ERR_ARG, or HP_ERR_INPUT for rows, if the schedule has no training step of so many
+ * micro-batches, which linking them would refuse. */
+hp_status hp_device_check_microbatches(const hp_device *d, int64_t n);
 const char *hp_device_describe(const hp_device *d);
 int hp_device_threads(const hp_device *d);
 const char *hp_device_engine(const hp_device *d);            /* of products, in later programs */

@@ -157,6 +157,11 @@ HP_API int hp_device_stages(const hp_device *d) {
   API_NEED_OR(d, 1);
   return is_pipeline(d) ? d->stages : 1;
 }
+HP_API hp_status hp_device_check_microbatches(const hp_device *d, int64_t n) {
+  API_CALL;
+  API_NEED(d);
+  return api_result(__func__, stage_meshes_check_microbatches(d, n));
+}
 HP_API const char *hp_device_describe(const hp_device *d) {
   API_GET;
   API_NEED_OR(d, "");

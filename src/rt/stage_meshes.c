@@ -78,15 +78,31 @@ static hp_status open_meshes(const hp_device_options *o, device_mesh *dm) {
 
 /* --- stages ----------------------------------------------------------------------------------- */
 
+static hp_status make(const char *pipeline, const pipe_request *q, pipe_rows *out) {
+  if (pipe_is_rows(pipeline))
+    return pipe_rows_parse(pipeline, "pipeline", (pipe_shape){q->stages, q->microbatches}, out);
+  return pipe_generate(pipeline, q, out);
+}
+
+hp_status stage_meshes_check_microbatches(const device_mesh *dm, int64_t n) {
+  pipe_rows rows;
+  pipe_request q = {.stages = (uint32_t)dm->stages, .devices = (uint32_t)dm->meshes};
+  if (n < 1) HP_FAIL(HP_ERR_ARG, "%lld micro-batches; expected 1 or more", (long long)n);
+  if (!is_pipeline(dm) || (n == 1 && !pipe_is_rows(dm->pipeline))) return HP_OK;
+  q.microbatches = n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+  HP_TRY(make(dm->pipeline, &q, &rows));
+  pipe_rows_free(&rows);
+  return HP_OK;
+}
+
 /* The placement of a schedule's stages does not depend on the number of micro-batches. */
 static hp_status make_rows(const hp_device_options *o, const char *pipeline, uint32_t meshes,
                            pipe_rows *out) {
-  pipe_request q = {.devices = meshes, .microbatches = 2 * meshes};
-  if (pipe_is_rows(pipeline))
-    return pipe_rows_parse(pipeline, "pipeline", (pipe_shape){(uint32_t)o->stages, 0}, out);
-  HP_TRY(pipe_schedule_stages(pipeline, meshes, &q.stages));
+  const bool rows = pipe_is_rows(pipeline);
+  pipe_request q = {.devices = meshes, .microbatches = rows ? 0 : 2 * meshes};
+  if (!rows) HP_TRY(pipe_schedule_stages(pipeline, meshes, &q.stages));
   if (o->stages) q.stages = (uint32_t)o->stages;
-  return pipe_generate(pipeline, &q, out);
+  return make(pipeline, &q, out);
 }
 
 static hp_status place_stages(const hp_device_options *o, device_mesh *dm) {

@@ -14,6 +14,10 @@
 hp_status stage_meshes_open(const hp_device_options *o, device_mesh **out);
 void stage_meshes_close(device_mesh *dm);
 
+/* The schedule of a pipeline, for training steps of n micro-batches: as pipe_generate, or
+ * pipe_rows_parse, but for one micro-batch, which any schedule but rows takes stage by stage. */
+hp_status stage_meshes_check_microbatches(const device_mesh *dm, int64_t n);
+
 static inline bool is_pipeline(const device_mesh *dm) { return dm->meshes > 0; }
 static inline int stage_meshes_count(const device_mesh *dm) { return dm->meshes ? dm->meshes : 1; }
 static inline device_mesh *stage_mesh(const device_mesh *dm, int i) {

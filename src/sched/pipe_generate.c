@@ -97,8 +97,8 @@ static hp_status check_shape(const pipe_kind *kind, const pipe_request *q) {
         kind->name, q->devices, q->devices, q->stages);
   if (q->microbatches < (uint64_t)kind->micros * q->devices)
     HP_FAIL(HP_ERR_ARG,
-            "%s needs at least %u micro-batches on %u devices, not %u; zbv needs no more "
-            "than one",
+            "%s needs at least %u micro-batches a step on %u devices, not %u; take more of them "
+            "(gradient accumulation), or zbv, which needs no more than one",
             kind->name, kind->micros * q->devices, q->devices, q->microbatches);
   return HP_OK;
 }

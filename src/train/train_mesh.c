@@ -180,6 +180,17 @@ hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out
   return st ? st : tier_options_apply(&c->is.tiers, *out);
 }
 
+hp_status train_mesh_check_microbatches(const train_config *c, const hp_device *d, int64_t n,
+                                        const char *which) {
+  char why[400];
+  const hp_status st = hp_device_check_microbatches(d, n);
+  const tree_node *said = schedule_said_at(c);
+  if (st != HP_ERR_ARG || !said) return st;
+  snprintf(why, sizeof why, "%s", err_message());
+  err_clear();
+  TREE_FAIL(said, "%s%s", which, why);
+}
+
 /* The entry that says a tensor's layout: its full name goes before patterns; NULL: none does. */
 static const tree_node *entry_of(const tree_node *layouts, const char *name) {
   const tree_node *found = NULL;

@@ -16,6 +16,10 @@ hp_status train_mesh_text(const train_config *c, str *text, const char **out);
 /* Opens the device of the configuration: its mesh, else those of its strategy or groups, whose
  * layers are found; plan_only as in hp_device_options. */
 hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out);
+/* Fails at the key that says the schedule of the pipeline d if it has no steps of so many
+ * micro-batches; which: begins the message, "" or why they are so many. */
+hp_status train_mesh_check_microbatches(const train_config *c, const hp_device *d, int64_t n,
+                                        const char *which);
 /* Declares the layouts on d: those of tensor_map, else those of the placement for the model. */
 hp_status train_mesh_apply(const train_config *c, lm *m, hp_device *d);
 

@@ -20,6 +20,7 @@
 #include "train/train_tuning.h"
 #include "train/trainer_state.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* --- setting up ------------------------------------------------------------------------------- */
@@ -114,8 +115,23 @@ static int64_t longest_of(const train_data *d, int64_t steps) {
   return most;
 }
 
+/* The data may leave steps of fewer micro-batches than the configuration says. */
+static hp_status check_schedule(const train_config *c, const hp_device *d, const sampler *s) {
+  const int64_t micros = micros_of(s), fewer = short_micros_of(s);
+  char which[160];
+  snprintf(which, sizeof which, "an epoch has %lld micro-batches: ", (long long)s->micro_per_epoch);
+  HP_TRY(train_mesh_check_microbatches(c, d, micros, which));
+  if (!fewer) return HP_OK;
+  snprintf(which, sizeof which,
+           "the last step of an epoch of %lld micro-batches has the remaining %lld of "
+           "gradient_accumulation_steps %lld: ",
+           (long long)s->micro_per_epoch, (long long)fewer, (long long)s->spec.accumulation);
+  return train_mesh_check_microbatches(c, d, fewer, which);
+}
+
 static hp_status open_model(train_config *c, train_data *d, int64_t steps, run_model *m) {
   HP_TRY(trainer_open_model(c, false, &m->d, &m->m));
+  if (steps) HP_TRY(check_schedule(c, m->d, &d->order));
   HP_TRY(train_config_check_model(c, m->m->c.max_length));
   HP_TRY(train_data_check_vocab(d, m->m->c.vocab));
   lm_share_rope(m->m, longest_of(d, steps));

@@ -36,6 +36,7 @@ hp_status trainer_open_model(train_config *c, bool plan, hp_device **d, lm **m) 
   HP_TRY(placement_find_layers(&c->is.place, *m));
   HP_TRY(train_mesh_open(c, plan, d));
   if (!plan) (*m)->d = *d;
+  if (c->is.train) HP_TRY(train_mesh_check_microbatches(c, *d, c->is.batch.accumulation, ""));
   (*m)->groups = placement_batch_shards(&c->is.place);
   return train_mesh_apply(c, *m, *d);
 }

@@ -87,6 +87,21 @@ run train job/job.yaml output_dir=nowhere strategy=pp=2 $one "hyper_parallel.pip
 refused 'stage 0 B 0 (line 1) needs stage 0 F 0 (line 2), which does not come before it'
 run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: zbw}"
 refused "argument 3: hyper_parallel.pipeline.schedule: no pipeline schedule" '"zbw", did you mean zbv?'
+few="gradient_accumulation_steps=4 global_batch_size=null"
+for verb in train explain; do
+  run $verb job/job.yaml output_dir=nowhere strategy=pp=3 $few "hyper_parallel.pipeline={schedule: dualpipe-v}"
+  refused "argument 5: hyper_parallel.pipeline.schedule: dualpipe-v needs at least 6 micro-batches a step" \
+    "not 4; take more of them (gradient accumulation), or zbv"
+done
+run train job/job.yaml output_dir=nowhere pipeline_model_parallel_size=3 $few pp_schedule=DualPipeV
+refused "argument 5: pp_schedule: dualpipe-v needs at least 6"
+few_samples() { # STORIES MESSAGE: two epochs
+  head -n "$1" stories.jsonl > few.jsonl
+  run train job/job.yaml output_dir=nowhere strategy=pp=3 dataset=few.jsonl max_steps=-1 num_train_epochs=2 "hyper_parallel.pipeline={schedule: dualpipe-v}"
+  refused "argument 6: hyper_parallel.pipeline.schedule: $2: dualpipe-v needs at least 6"
+}
+few_samples 1 "an epoch has 3 micro-batches"
+few_samples 3 "the last step of an epoch of 10 micro-batches has the remaining 4 of gradient_accumulation_steps 6"
 run train job/job.yaml output_dir=nowhere strategy=pp=2 hyper_parallel.pipeline.stages=4
 refused "argument 3: hyper_parallel.pipeline.stages: 1f1b has 1 stage a device"
 run train job/job.yaml output_dir=nowhere pipeline_model_parallel_size=4 pp_schedule=zbv

@@ -296,6 +296,7 @@ CALL(hp_device_stage_layout) {
 }
 CALL(hp_device_home) { return hp_device_home(D, P(1, "*"), HP_OFFLOAD_NONE); }
 CALL(hp_device_stage) { return hp_device_stage(D, P(1, "w"), -1); }
+CALL(hp_device_check_microbatches) { return hp_device_check_microbatches(D, 1); }
 CALL(hp_device_stages) { return hp_device_stages(D) - 1; }
 CALL(hp_device_describe) { return *hp_device_describe(D) == 0; }
 CALL(hp_device_threads) { return hp_device_threads(D) - !null - 1; }

@@ -280,8 +280,10 @@ TEST(requests_that_cannot_be_are_refused) {
   CHECK_FAILS(pipe_generate("1f1b", &q, &p), "1f1b has 1 stage a device: expected 4 stages");
   q.stages = 8;
   q.microbatches = 7;
-  CHECK_FAILS(pipe_generate("dualpipe-v", &q, &p), "dualpipe-v needs at least 8 micro-batches on 4 "
-                                                   "devices, not 7; zbv needs no more than one");
+  CHECK_FAILS(pipe_generate("dualpipe-v", &q, &p),
+              "dualpipe-v needs at least 8 micro-batches a step "
+              "on 4 devices, not 7; take more of them "
+              "(gradient accumulation), or zbv, which needs");
   q = (pipe_request){4, 4, 0, &unit, {0}};
   CHECK_FAILS(pipe_generate("1f1b", &q, &p), "expected at least 1 of each");
   q.microbatches = PIPE_MICROBATCHES + 1;
