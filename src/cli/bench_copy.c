@@ -84,7 +84,6 @@ static hp_status measure_host(copy_bench *b, cluster_tier *out) {
 
 /* What --write names, if it is there; else this machine. */
 static hp_status load_cluster(const copy_bench *b, cluster *out) {
-  if (b->a->write) HP_TRY(file_check_target(b->a->write));
   if (b->a->write && file_exists(b->a->write)) return cluster_load(b->a->write, out);
   HP_TRY(cluster_load("this", out));
   cost_record_read(pool_size(b->k.threads), out);

@@ -1,4 +1,5 @@
 /* `hyper bench`: measured figures next to the machine's limits. */
+#include "base/io.h"
 #include "cli/bench.h"
 #include "train/optimizer.h"
 
@@ -62,6 +63,12 @@ static bool takes_flash(const char *word) {
   return false;
 }
 
+/* That a file cannot be written is told before anything is measured. */
+static hp_status check_files(const bench_args *a) {
+  if (a->trace) HP_TRY(file_check_target(a->trace));
+  return a->write ? file_check_target(a->write) : HP_OK;
+}
+
 int verb_bench(int argc, char **argv) {
   bench_table table = {.head = {0}};
   bench_args a = {.table = &table,
@@ -116,6 +123,8 @@ int verb_bench(int argc, char **argv) {
   if (a.m.flash && !takes_flash(rest[0]))
     return cli_usage(argv[0], "--flash needs the kind copy, or one that runs a model");
   if (n > 1 && strcmp(rest[0], "op")) return cli_usage(argv[0], "\"%s\" is not expected", rest[1]);
+  const hp_status st = check_files(&a);
+  if (st) return cli_fail(st);
   a.name = rest + 1;
   a.names = n - 1;
   code = run_kind(argv[0], rest[0], &a);

@@ -266,7 +266,6 @@ static hp_status open_planner(subject *s, const char *dump, bool tell) {
 
 static hp_status explain_plan(subject *s, const question *q) {
   char *text = NULL;
-  if (q->dump) HP_TRY(dir_create(q->dump));
   HP_TRY(open_planner(s, q->dump, true));
   hp_status st = make_plan(s, q, &text);
   if (!st) st = print_answer(s, q, text);
@@ -350,7 +349,9 @@ int verb_explain(int argc, char **argv) {
   arena_free(&words.text);
   if (code != CLI_GO_ON) return code;
   if (st) return cli_fail(st);
-  st = explain_config(&c, &q);
+  if (q.svg) st = file_check_target(q.svg);
+  if (!st && q.dump) st = dir_create(q.dump);
+  if (!st) st = explain_config(&c, &q);
   train_config_free(&c);
   return st ? cli_fail(st) : 0;
 }

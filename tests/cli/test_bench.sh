@@ -151,6 +151,14 @@ refused "--flash needs the kind copy"
 run bench gemm --shape 4x4x4 --write x.yaml
 refused "--write needs the kind cost or copy"
 
+it "a file that cannot be written is refused before anything is measured"
+for kind in "step --model $CASES/qwen3-bias-tied --trace" "cost --write"; do
+  run bench $kind none/such.file
+  refused 'none/such.file: cannot create: there is no folder "none"'
+  out_is ""
+  one_message
+done
+
 it "what cannot be measured is refused"
 run bench
 refused "say what kind"

@@ -253,6 +253,14 @@ run explain job/job.yaml memory $up.weight --svg memory.svg
 refused "--svg draws all of memory"
 run explain job/job.yaml schedule --svg memory.svg
 refused "--svg draws layouts, memory and pipeline"
+run explain job/job.yaml memory --svg none/such.svg
+refused 'none/such.svg: cannot create: there is no folder "none"'
+out_is "" # before the plan
+one_message
+touch taken
+run explain job/job.yaml --dump taken/such
+refused taken
+one_message
 
 it "a column that says nothing is left out"
 run explain job/job.yaml ops
