@@ -19,7 +19,7 @@ typedef struct {
   VEC(tree_node *) anchored;
   map anchors;           /* name -> number in anchored; the latest of a name counts */
   size_t copies;         /* nodes that aliases have made */
-  yaml_repeats *repeats; /* NULL: a repeated key is a failure */
+  yaml_repeats *repeats; /* never NULL */
 } builder;
 
 static hp_status parse_node(builder *b, int depth, tree_node **out);
@@ -221,6 +221,7 @@ static hp_status set_repeats_aside(builder *b, const tree_node *node, size_t sta
 
 hp_status yaml_repeat_error(const tree_node *repeat) {
   const tree_node *first = tree_get_n(repeat->parent, repeat->key, repeat->key_len);
+  if (!repeat->line) TREE_FAIL(repeat, "this key is set twice; remove one of them");
   TREE_FAIL(repeat, "this key is already set at %s; remove one of them", tree_where(first).text);
 }
 
@@ -244,8 +245,8 @@ static hp_status parse_map(builder *b, tree_node *node, int depth) {
     item->key_len = key->key_len;
     if (!vec_push(&b->items, item)) return HP_ERR_OOM;
   }
-  if (b->repeats) HP_TRY(set_repeats_aside(b, node, start));
-  /* adopted once before the merge, so that a repeated key is found, and once with it */
+  HP_TRY(set_repeats_aside(b, node, start));
+  /* adopted once before the merge, which asks what keys are there, and once with it */
   HP_TRY(tree_adopt(b->mem, node, b->items.at ? b->items.at + start : NULL, b->items.len - start));
   if (merged) {
     HP_TRY(merge_into(b, node, merged, start, depth));
@@ -321,14 +322,17 @@ static hp_status parse_stream(builder *b, tree_node **out) {
 /* Parses into memory of the caller; source is not copied. */
 static hp_status parse_into(arena *mem, const char *bytes, size_t len, const char *source,
                             bool lines, yaml_repeats *repeats, tree_node **out) {
-  builder b = {.mem = mem, .source = source, .lines = lines, .repeats = repeats};
+  yaml_repeats own = {0};
+  builder b = {.mem = mem, .source = source, .lines = lines, .repeats = repeats ? repeats : &own};
   if (len > YAML_SIZE_MAX)
     HP_FAIL(HP_ERR_INPUT, "%s: more than %d bytes of YAML", source, YAML_SIZE_MAX);
   if (!yaml_parser_initialize(&b.parser)) HP_FAIL(HP_ERR_OOM, "%s: out of memory", source);
   yaml_parser_set_input_string(&b.parser, (const unsigned char *)bytes, len);
   hp_status st = parse_stream(&b, out);
+  if (!st && own.len) st = yaml_repeat_error(own.at[0]); /* whose keys above are known now */
   if (b.has_event) yaml_event_delete(&b.event);
   yaml_parser_delete(&b.parser);
+  vec_free(&own);
   vec_free(&b.items);
   vec_free(&b.anchored);
   map_free(&b.anchors);
@@ -350,8 +354,9 @@ hp_status yaml_parse(const char *bytes, size_t len, const char *name, tree *out)
   return parse_named(bytes, len, name, NULL, out);
 }
 
-hp_status yaml_parse_value(arena *mem, const char *text, const char *source, tree_node **out) {
-  return parse_into(mem, text, strlen(text), source, false, NULL, out);
+hp_status yaml_parse_value(arena *mem, const char *text, const char *source, yaml_repeats *repeats,
+                           tree_node **out) {
+  return parse_into(mem, text, strlen(text), source, false, repeats, out);
 }
 
 static hp_status load(const char *path, yaml_repeats *repeats, tree *out) {

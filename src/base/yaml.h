@@ -27,7 +27,7 @@ typedef VEC(const tree_node *) yaml_repeats;
  * empty file is an empty map.  Of a repeated key in YAML the first value counts, and the others
  * are added to `repeats` (vec_free). */
 hp_status yaml_load_config(const char *path, tree *out, yaml_repeats *repeats);
-/* Fails with the places of a repeated key. */
+/* Fails with the places of a repeated key, and the path of keys to it. */
 hp_status yaml_repeat_error(const tree_node *repeat);
 
 /* Applies the command-line argument "a.b=value" to a configuration (its root is a map), like
@@ -38,8 +38,10 @@ hp_status yaml_override(tree *t, const char *argument, int number);
 
 /* --- parts -----------------------------------------------------------------------------
 
- * One value, in memory of the caller, from a source without lines; `source` is not copied. */
-hp_status yaml_parse_value(arena *mem, const char *text, const char *source, tree_node **out);
+ * One value, in memory of the caller, from a source without lines; `source` is not copied.
+ * repeats: as above; NULL: a repeated key is a failure. */
+hp_status yaml_parse_value(arena *mem, const char *text, const char *source, yaml_repeats *repeats,
+                           tree_node **out);
 
 /* Meaning of a plain scalar: sets kind and value of n (boolean, integer, number).  False, with
  * *why set, if it has no representable meaning. */

@@ -97,9 +97,22 @@ static hp_status descend(tree *t, const char *source, const key_path *path, tree
   return HP_OK;
 }
 
+/* Its keys are known to a repeated key inside the value once it is in the map. */
+static hp_status put_value(tree *t, const char *source, const key_path *path, tree_node *value,
+                           const yaml_repeats *repeats) {
+  tree_node *map = NULL;
+  value->key = path->key[path->n - 1];
+  value->key_len = (uint32_t)path->len[path->n - 1];
+  HP_TRY(descend(t, source, path, &map));
+  value->parent = map;
+  if (repeats->len) return yaml_repeat_error(repeats->at[0]);
+  return merge(&t->mem, map, value);
+}
+
 hp_status yaml_override(tree *t, const char *argument, int number) {
   key_path path = {.n = 0};
-  tree_node *value = NULL, *map = NULL;
+  tree_node *value = NULL;
+  yaml_repeats repeats = {0};
   const char *source = arena_printf(&t->mem, "argument %d", number);
   HP_TRY_MEM(source);
   HP_TRY(tree_expect(t->root, TREE_MAP));
@@ -107,11 +120,11 @@ hp_status yaml_override(tree *t, const char *argument, int number) {
   if (!equals)
     HP_FAIL(HP_ERR_INPUT, "%s: \"%.80s\" has no '='; expected KEY=VALUE", source, argument);
   HP_TRY(split_path(&t->mem, source, argument, equals, &path));
-  HP_TRY(yaml_parse_value(&t->mem, equals + 1, source, &value));
-  if (path.n + depth_of(value) > TREE_DEPTH_MAX)
-    HP_FAIL(HP_ERR_INPUT, "%s: more than %d levels of keys", source, TREE_DEPTH_MAX);
-  value->key = path.key[path.n - 1];
-  value->key_len = (uint32_t)path.len[path.n - 1];
-  HP_TRY(descend(t, source, &path, &map));
-  return merge(&t->mem, map, value);
+  hp_status st = yaml_parse_value(&t->mem, equals + 1, source, &repeats, &value);
+  if (!st && path.n + depth_of(value) > TREE_DEPTH_MAX)
+    st = err_set(HP_ERR_INPUT, __FILE__, __LINE__, "%s: more than %d levels of keys", source,
+                 TREE_DEPTH_MAX);
+  if (!st) st = put_value(t, source, &path, value, &repeats);
+  vec_free(&repeats);
+  return st;
 }

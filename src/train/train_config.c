@@ -128,7 +128,7 @@ static hp_status set_default(train_config *c, const train_key *k) {
     return HP_OK; /* the rest: zeroed */
   }
   tree_node *v;
-  HP_TRY(yaml_parse_value(&c->mem, k->otherwise, "default", &v));
+  HP_TRY(yaml_parse_value(&c->mem, k->otherwise, "default", NULL, &v));
   return read_value(k, v, field);
 }
 

@@ -232,7 +232,7 @@ static hp_status read_args(train_config *c, const tree_node *v) {
   if (!v) return HP_OK;
   if (v->kind == TREE_STRING) { /* as on a command line: '{"num_cycles": 2}' */
     tree_node *inside;
-    HP_TRY(yaml_parse_value(&c->mem, v->string, "lr_scheduler_kwargs", &inside));
+    HP_TRY(yaml_parse_value(&c->mem, v->string, "lr_scheduler_kwargs", NULL, &inside));
     v = inside;
   }
   HP_TRY(tree_expect(v, TREE_MAP));

@@ -111,7 +111,7 @@ TEST(bad_yaml_is_refused_at_its_place) {
     const char *text, *want;
   } row[] = {
       {"a: 1\nb: 2\na: 3\n", "f.yaml:3:4: a: this key is already set at f.yaml:1:4: a"},
-      {"m: {x: 1, \"x\": 2}", "f.yaml:1:16: x: this key is already set at f.yaml:1:8"},
+      {"m: {x: 1, \"x\": 2}", "f.yaml:1:16: m.x: this key is already set at f.yaml:1:8"},
       {"1: a\n'1': b\n", "already set"},
       {"a: b: c\n", "f.yaml:1:5: mapping values are not allowed"},
       {"a:\n\tb: 1\n", "f.yaml:2:1: while scanning for the next token"},
@@ -243,7 +243,9 @@ TEST(overrides_remember_the_argument_they_came_from) {
   CHECK_FAILS(yaml_override(&t, "a[b=1", 5), "not closed by ']'");
   CHECK_FAILS(yaml_override(&t, "a[b]c=1", 5), "expected '.', '[' or '=' after ']'");
   CHECK_FAILS(yaml_override(&t, "a=[1", 6), "argument 6: while parsing a flow sequence");
-  CHECK_FAILS(yaml_override(&t, "a={x: 1, x: 2}", 6), "argument 6: x: this key is already set");
+  CHECK_FAILS(yaml_override(&t, "a={x: 1, x: 2}", 6), "argument 6: a.x: this key is set twice");
+  CHECK_FAILS(yaml_override(&t, "m.n={a: {x: 1, x: 2}}", 6),
+              "argument 6: m.n.a.x: this key is set");
   CHECK_FAILS(yaml_override(&t, "l.0=9", 7),
               "argument 7: argument 4: l is a list; give the whole list, as l=[...]");
   str s = {0};
@@ -301,7 +303,7 @@ TEST(repeated_keys_of_a_configuration_are_all_found) {
   int64_t x;
   CHECK_OK(path_join(&path, test_dir(), "c.yaml"));
   CHECK_OK(file_write(path.at, text, strlen(text)));
-  CHECK_FAILS(yaml_load_config(path.at, &t, NULL), ":2:14: c: this key is already set at ");
+  CHECK_FAILS(yaml_load_config(path.at, &t, NULL), ":2:14: b.c: this key is already set at ");
   CHECK_OK(yaml_load_config(path.at, &t, &all));
   CHECK_EQ(all.len, 3);
   for (size_t i = 0; i < all.len && i < 3; i++) CHECK_FAILS(yaml_repeat_error(all.at[i]), says[i]);
