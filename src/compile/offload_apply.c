@@ -181,8 +181,11 @@ static hp_status pass_touches(applying *a, uint32_t of, uint32_t i, uint32_t at)
 }
 
 static hp_status emit_step(applying *a, uint32_t i) {
-  const offload_overlap *o = a->x->overlap;
+  const offload_overlap *o = &a->x->overlap;
   uint32_t before = i ? a->done_at[i - 1] : PROG_NONE;
+  bool overlaps = o->until != NULL;
+  uint32_t ends;
+  const uint32_t *ended = offload_ends_at(o, i, &ends);
   a->done_at[i] = before;
   a->steps++;
   if (offload_is_of_host(a->x, i)) return HP_OK;
@@ -193,21 +196,19 @@ static hp_status emit_step(applying *a, uint32_t i) {
     arg[k] = program_args(a->p, program_inst(a->p, i))[k];
     if (item != PROG_NONE) arg[k] = find_buffer(a, arg[k], a->plan->stay[present_touch(a, item)]);
   }
-  if (o && op_flags((op_id)n.op) & OPF_RENDEZVOUS) n.stream = STREAM_COMM;
+  if (overlaps && op_flags((op_id)n.op) & OPF_RENDEZVOUS) n.stream = STREAM_COMM;
   else if (!(op_flags((op_id)n.op) & OPF_MOVE)) n.stream = STREAM_COMPUTE;
   HP_TRY(emit(a, n, arg));
   a->step_at[i] = at;
   if (!offload_runs_beside(o, i)) a->done_at[i] = at;
-  if (o && before != PROG_NONE) HP_TRY(add_edge(a, before, at));
-  if (o && o->ends0[i] < o->ends0[i + 1])
-    HP_TRY(add_edge(a, a->step_at[o->ends[o->ends0[i + 1] - 1]], at));
+  if (overlaps && before != PROG_NONE) HP_TRY(add_edge(a, before, at));
+  if (ends) HP_TRY(add_edge(a, a->step_at[ended[ends - 1]], at));
   for (; a->fetched < a->fetches.len && a->fetches.at[a->fetched].after == i; a->fetched++)
     HP_TRY(add_edge(a, a->step_at[a->fetches.at[a->fetched].before], at));
   for (int t = 0; t < OFFLOAD_TIERS; t++)
     if (a->plan->after[i][t]) HP_TRY(add_edge(a, a->out_at[t][a->plan->after[i][t] - 1], at));
   HP_TRY(pass_touches(a, i, i, at));
-  for (uint32_t k = o ? o->ends0[i] : 0; o && k < o->ends0[i + 1]; k++)
-    HP_TRY(pass_touches(a, o->ends[k], i, at));
+  for (uint32_t k = 0; k < ends; k++) HP_TRY(pass_touches(a, ended[k], i, at));
   return HP_OK;
 }
 

@@ -10,7 +10,7 @@ static offload_options offload_options_of(const stage_state *s) {
   return (offload_options){.cluster = s->t->cluster,
                            .mesh = s->t->mesh,
                            .workspace = s->workspace,
-                           .overlap = s->overlap,
+                           .times = s->times,
                            .mode = s->t->offload ? s->mode : NULL,
                            .policy = s->t->offload_policy,
                            .kept = s->t->offloads,
@@ -96,9 +96,9 @@ static hp_status make_fitted(void *context, const offload_attempt *a, uint64_t *
   hp_status st = s->run(s, STAGE_ORDER);
   s->p = in_order_of_graph;
   f->present->order =
-      s->overlap ? "computations one after the other, collectives and copies to slower memory "
-                   "overlapped"
-                 : "computations one after the other, and copies to slower memory overlapped";
+      s->times ? "computations one after the other, collectives and copies to slower memory "
+                 "overlapped"
+               : "computations one after the other, and copies to slower memory overlapped";
   s->offload.reserve = NULL;
   s->offload.least = false;
   HP_TRY(st);
@@ -262,7 +262,7 @@ static hp_status host_may_help(const stage_state *s, const program *p, double *t
 }
 
 /* Instead of *out, which takes *time_s, if it is faster: with updates on the host, or not, and as
- * s->overlap says. */
+ * s->times says. */
 static hp_status try_instead(stage_state *s, bool host, double *time_s, program **out,
                              bool *better) {
   program *other = NULL;
@@ -294,25 +294,25 @@ static hp_status try_instead(stage_state *s, bool host, double *time_s, program 
 
 /* Instead of *out, if it is faster, with collectives that overlap with computation. */
 static hp_status try_overlap(stage_state *s, bool host, program **out) {
-  offload_overlap overlap = {0};
   schedule_options how = s->how;
   program *in_order_of_graph = s->p, *arranged;
-  bool any, better, usual = !s->t->offload_policy && !s->c->options->serial;
+  inst_times *times;
+  bool better, usual = !s->t->offload_policy && !s->c->options->serial;
   double time_s, exposed_s;
   if (!usual || !program_has_rendezvous(s->p)) return HP_OK;
   HP_TRY(predict_totals(s->t->cluster, s->t->mesh, *out, &time_s, &exposed_s));
   memset(how.cap, 0, sizeof how.cap); /* what leaves is not known yet */
   HP_TRY(program_copy(s->p, &arranged));
-  hp_status st = offload_overlap_make(arranged, &how, &overlap, &any);
-  if (!st && any) {
+  hp_status st = offload_overlap_order(arranged, &how, &times);
+  if (times) {
     s->p = arranged;
-    s->overlap = &overlap;
+    s->times = times;
     st = try_instead(s, host, &time_s, out, &better);
     s->p = in_order_of_graph;
-    s->overlap = NULL;
+    s->times = NULL;
   }
   program_free(arranged);
-  offload_overlap_free(&overlap);
+  mem_free(times);
   return st;
 }
 

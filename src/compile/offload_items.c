@@ -26,7 +26,7 @@ static void find_spans(const offload_items *x, span *s) {
       uint32_t b = x->whole[program_args(p, n)[k]];
       if (s->first[b] == PROG_NONE) s->first[b] = i;
       s->last[b] = i;
-      if (offload_runs_beside(x->overlap, i)) s->busy[b] = x->overlap->until[i];
+      if (offload_runs_beside(&x->overlap, i)) s->busy[b] = x->overlap.until[i];
     }
   }
   for (uint32_t i = 0; i < p->insts.len; i++) { /* nothing overwrites what the host reads later */
@@ -52,7 +52,7 @@ static bool is_overwritten(const offload_items *x, const span *s, uint32_t i, in
   if (in->tier != TIER_DEVICE || out->tier != TIER_DEVICE) return false;
   if (in->flags & (BUFFER_OUTPUT | BUFFER_INPUT) || s->last[a] != i || s->first[b] != i)
     return false;
-  if (s->busy[a] > (offload_runs_beside(x->overlap, i) ? x->overlap->until[i] : i)) return false;
+  if (s->busy[a] > offload_last_step(&x->overlap, i)) return false;
   for (int j = 0; j < n->n_in; j++)
     if (j != k && offload_root(p, arg[j]) == a) return false;
   return inplace_inst(p, n, k, o);
@@ -235,13 +235,13 @@ static void count_touches(const offload_items *x, uint32_t i, uint32_t *count) {
   const prog_inst *n = program_inst(x->p, i);
   for (int k = 0; k < n->n_in + n->n_out && !offload_is_of_host(x, i); k++) {
     uint32_t it = x->item_of[x->whole[program_args(x->p, n)[k]]];
-    if (it != PROG_NONE) count[it] += 1 + offload_runs_beside(x->overlap, i);
+    if (it != PROG_NONE) count[it] += 1 + offload_runs_beside(&x->overlap, i);
   }
 }
 
 static hp_status find_touches(offload_items *x) {
   const program *p = x->p;
-  size_t args = p->args.len * (x->overlap ? 2 : 1);
+  size_t args = p->args.len * (x->overlap.until ? 2 : 1);
   x->touch = mem_calloc(args, sizeof *x->touch);
   x->before = mem_calloc(args, sizeof *x->before);
   x->after = mem_calloc(args, sizeof *x->after);
@@ -260,9 +260,9 @@ static hp_status find_touches(offload_items *x) {
     const prog_inst *n = program_inst(p, i);
     for (int k = 0; k < n->n_in + n->n_out && !offload_is_of_host(x, i); k++)
       touch(x, i, program_args(p, n)[k], k >= n->n_in);
-    for (uint32_t k = x->overlap ? x->overlap->ends0[i] : 0;
-         x->overlap && k < x->overlap->ends0[i + 1]; k++)
-      touch_end(x, x->overlap->ends[k], i);
+    uint32_t ends;
+    const uint32_t *ended = offload_ends_at(&x->overlap, i, &ends);
+    for (uint32_t k = 0; k < ends; k++) touch_end(x, ended[k], i);
   }
   x->problem.touches = at;
   return HP_OK;
@@ -323,22 +323,22 @@ static offload_link link_of(const offload_options *o, int tier) {
  * it has ended. */
 static void describe_step(offload_items *x, const offload_options *o, uint32_t i) {
   const prog_inst *n = program_inst(x->p, i);
-  bool beside = offload_runs_beside(o->overlap, i);
   uint64_t bytes = offload_padded(o->workspace[n->kernel]);
-  if (o->overlap) x->duration[i] = o->overlap->duration_s[i];
+  if (o->times) x->duration[i] = x->overlap.duration_s[i];
   else x->duration[i] = cost_inst(o->cluster, o->mesh, x->p, n);
-  for (uint32_t k = i; bytes && k <= (beside ? o->overlap->until[i] : i); k++)
+  for (uint32_t k = i; bytes && k <= offload_last_step(&x->overlap, i); k++)
     x->workspace[k] += bytes;
   if (o->reserve) x->workspace[i] += o->reserve[i];
 }
 
 hp_status offload_items_make(const program *p, const offload_options *o, offload_items *out) {
   size_t n = p->insts.len;
-  *out = (offload_items){.p = p, .overlap = o->overlap};
+  *out = (offload_items){.p = p};
   out->duration = mem_calloc(n, sizeof *out->duration);
   out->workspace = mem_calloc(n, sizeof *out->workspace);
   HP_TRY_MEM(out->duration && out->workspace);
   HP_TRY(offload_host_find(out, o));
+  if (o->times) HP_TRY(offload_overlap_make(p, o->times, out->on_host, &out->overlap));
   HP_TRY(find_items(out, o));
   HP_TRY(find_touches(out));
   pack_touches(out);
@@ -350,7 +350,7 @@ hp_status offload_items_make(const program *p, const offload_options *o, offload
   q->n = n;
   q->duration_s = out->duration;
   q->workspace = out->workspace;
-  q->wait_s = o->overlap ? o->overlap->wait_s : NULL;
+  q->wait_s = out->overlap.wait_s;
   q->item = out->item;
   q->touch = out->touch;
   q->from = out->from;
@@ -364,6 +364,7 @@ hp_status offload_items_make(const program *p, const offload_options *o, offload
 }
 
 void offload_items_free(offload_items *x) {
+  offload_overlap_free(&x->overlap);
   mem_free(x->item);
   mem_free(x->touch);
   mem_free(x->duration);

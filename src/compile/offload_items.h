@@ -15,7 +15,7 @@ enum { ON_ITS_TIER, WORK_VALUE, STATE_OF_STEPS, STATE_OF_UPDATES };
 
 typedef struct {
   const program *p;
-  const offload_overlap *overlap; /* as the option */
+  offload_overlap overlap;
   offload_problem problem;
   offload_item *item;
   offload_touch *touch;

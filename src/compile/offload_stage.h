@@ -22,7 +22,7 @@ typedef struct {
   int policy;         /* HP_PLAN_* */
   bool least;         /* nothing stays on the device between its uses */
   bool host;          /* updates run on the host where they can (compile/host_update.h) */
-  const offload_overlap *overlap; /* of the program; NULL: all one after the other */
+  const inst_times *times; /* of offload_overlap_order; NULL: all one after the other */
   const uint64_t *reserve; /* by instruction: bytes that stay free while it runs; NULL: none */
   const uint8_t *mode;     /* by mem_class: HP_OFFLOAD_*; NONE: such a tensor stays on the device */
   offload_kept *kept;      /* plans so far; NULL: none */

@@ -3,6 +3,8 @@
 
 #include "base/io.h"
 #include "base/mem.h"
+#include "compile/host_update.h"
+#include "compile/offload_overlap.h"
 #include "hazards.h"
 #include "offload_case.h"
 #include "prog/program.h"
@@ -139,6 +141,83 @@ TEST(a_wait_for_a_collective_is_part_of_the_run_but_not_of_the_bound) {
   CHECK_FAILS(offload_plan_make(&c.p, &plan), "step 2: waits 4 s");
 }
 
+/* --- ends and durations -------------------------------------------------------------------------
+ */
+
+enum { STEPS_TIMED = 5 };
+
+/* Steps of which only the stream and the times matter. */
+static void make_overlap(const uint8_t *stream, const inst_times *t, const uint8_t *on_host,
+                         offload_overlap *x) {
+  prog_inst inst[STEPS_TIMED] = {0};
+  program p = {0};
+  for (int i = 0; i < STEPS_TIMED; i++) inst[i].stream = stream[i];
+  p.insts.at = inst;
+  p.insts.len = STEPS_TIMED;
+  CHECK_OK(offload_overlap_make(&p, t, on_host, x));
+}
+
+static void check_step(const offload_overlap *x, int i, uint32_t until, double duration_s,
+                       double wait_s) {
+  CHECK_EQ(x->until[i], until);
+  CHECK_NEAR(x->duration_s[i], duration_s, 1e-12);
+  CHECK_NEAR(x->wait_s[i], wait_s, 1e-12);
+}
+
+TEST(computations_behind_the_last_collectives_do_not_wait_for_them) {
+  static const uint8_t stream[] = {STREAM_COMPUTE, STREAM_COMM, STREAM_COMPUTE, STREAM_COMPUTE,
+                                   STREAM_COMM};
+  static const inst_times t[] = {{0, 0, 1, 0},
+                                 {1, 1, 5, 0},
+                                 {1, 1, 2, 0},
+                                 {2, 2, 3, 0},
+                                 {5, 5, 6, 0}};
+  offload_overlap x;
+  make_overlap(stream, t, NULL, &x);
+  check_step(&x, 1, 4, 0, 0);
+  check_step(&x, 2, PROG_NONE, 1, 0);
+  check_step(&x, 3, PROG_NONE, 1, 0);
+  check_step(&x, 4, PROG_NONE, 3, 2);
+  CHECK_EQ(x.ends0[4], 0);
+  CHECK_EQ(x.ends0[5], 1);
+  CHECK_EQ(x.ends[0], 1);
+  offload_overlap_free(&x);
+}
+
+TEST(the_last_computation_waits_for_a_collective_that_nothing_else_waits_for) {
+  static const uint8_t stream[] = {STREAM_COMPUTE, STREAM_COMM, STREAM_COMPUTE, STREAM_COMPUTE,
+                                   STREAM_COMPUTE};
+  static const inst_times t[] = {{0, 0, 1, 0},
+                                 {1, 1, 9, 0},
+                                 {1, 1, 2, 0},
+                                 {2, 2, 3, 0},
+                                 {3, 3, 4, 0}};
+  offload_overlap x;
+  make_overlap(stream, t, NULL, &x);
+  check_step(&x, 1, 4, 0, 0);
+  check_step(&x, 3, PROG_NONE, 1, 0);
+  check_step(&x, 4, PROG_NONE, 7, 6);
+  offload_overlap_free(&x);
+}
+
+TEST(a_step_of_the_host_waits_for_no_collective) {
+  static const uint8_t stream[] = {STREAM_COMPUTE, STREAM_COMM, STREAM_COMPUTE, STREAM_COMPUTE,
+                                   STREAM_COMPUTE};
+  static const uint8_t on_host[] = {HOST_NONE, HOST_NONE, HOST_AFTER, HOST_NONE, HOST_AFTER};
+  static const inst_times t[] = {{0, 0, 1, 0},
+                                 {1, 1, 3, 0},
+                                 {3, 3, 4, 0},
+                                 {4, 4, 5, 0},
+                                 {5, 5, 6, 0}};
+  offload_overlap x;
+  make_overlap(stream, t, on_host, &x);
+  check_step(&x, 1, 3, 0, 0);
+  check_step(&x, 2, PROG_NONE, 0, 0);
+  check_step(&x, 3, PROG_NONE, 3, 2);
+  check_step(&x, 4, PROG_NONE, 0, 0);
+  offload_overlap_free(&x);
+}
+
 /* --- programs -----------------------------------------------------------------------------------
  */
 
@@ -156,20 +235,24 @@ typedef struct {
   const hp_layout_rule *rule;
   int rules;
   const char *mesh;
-  double host_gb_s;
+  double link_gb_s, host_gb_s;
+  hp_host_update update;
 } sharding;
-static const sharding by_tensors = {tensor_parallel, 6, "(4)(d)", 2};
-static const sharding with_sharded_params = {sharded_params, 8, "(2)(d)", 2};
-static const sharding by_samples_far = {data_parallel, 2, "(2)(d)", 0.01};
+static const sharding by_tensors = {tensor_parallel, 6, "(4)(d)", 0.2, 2, HP_HOST_UPDATE_AUTO};
+static const sharding with_sharded_params = {sharded_params,     8, "(2)(d)", 0.2, 2,
+                                             HP_HOST_UPDATE_AUTO};
+static const sharding by_samples_far = {data_parallel, 2, "(2)(d)", 0.2, 0.01, HP_HOST_UPDATE_AUTO};
+static const sharding updated_on_host = {data_parallel, 2, "(2)(d)",
+                                         0.05,          2, HP_HOST_UPDATE_ALWAYS};
 
 /* A cluster on which collectives take about as long as computation. */
 static void open_under(const sharding *how, uint64_t limit, bool serial, step_case *s) {
   static char path[300], text[300];
   int n = snprintf(text, sizeof text,
                    "device: {flops: 2e9, bandwidth_gb_s: 1}\n"
-                   "links: [{bandwidth_gb_s: 0.2, latency_us: 5}]\n"
+                   "links: [{bandwidth_gb_s: %g, latency_us: 5}]\n"
                    "tiers: [{name: host, read_gb_s: %g, write_gb_s: %g, latency_us: 1}]\n",
-                   how->host_gb_s, how->host_gb_s);
+                   how->link_gb_s, how->host_gb_s, how->host_gb_s);
   snprintf(path, sizeof path, "%s/overlap.yaml", test_dir());
   CHECK_OK(file_write(path, text, (size_t)n));
   hp_device_options o = {.mesh = how->mesh,
@@ -180,7 +263,7 @@ static void open_under(const sharding *how, uint64_t limit, bool serial, step_ca
                          .cluster = path,
                          .memory_limit = limit};
   for (int k = 0; k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_AUTO;
-  step_open(&o, &(hp_compile_options){.serial = serial}, HP_F32, s);
+  step_open(&o, &(hp_compile_options){.serial = serial, .host_update = how->update}, HP_F32, s);
 }
 
 static program *program_of(const step_case *s) {
@@ -215,10 +298,16 @@ static int count_beside(const program *p) {
 /* A step under a limit, in tenths of what it needs without one, and the same one after the other.
  */
 typedef struct {
-  int beside, serial_beside;
+  int beside, serial_beside, on_host;
   double step_s, serial_s; /* predicted */
   uint64_t moved, serial_moved;
 } limited;
+
+static int count_on_host(const program *p) {
+  int n = 0;
+  for (uint32_t i = 0; i < p->insts.len; i++) n += program_inst(p, i)->stream == STREAM_HOST;
+  return n;
+}
 
 static void run_under(const sharding *how, uint64_t limit, bool serial, float whole, limited *out) {
   step_case s;
@@ -228,6 +317,7 @@ static void run_under(const sharding *how, uint64_t limit, bool serial, float wh
   program *p = program_of(&s);
   if (program_hazard(p, why)) test_fail(__FILE__, __LINE__, "limit %d: %s", (int)limit, why);
   *(serial ? &out->serial_beside : &out->beside) = count_beside(p);
+  if (!serial) out->on_host = count_on_host(p);
   program_free(p);
   step_run(&s);
   CHECK(s.loss == whole);
@@ -255,7 +345,7 @@ static limited run_tenths(const sharding *how, uint64_t tenths) {
 }
 
 static void check_faster(const limited *x) {
-  CHECK(x->beside > 10);
+  CHECK(x->beside > 8);
   CHECK_EQ(x->serial_beside, 0);
   CHECK(x->moved > 0);
   CHECK(x->step_s < 0.95 * x->serial_s);
@@ -276,4 +366,10 @@ TEST(a_step_that_fits_one_after_the_other_offloads_if_that_is_faster) {
 TEST(collectives_stay_between_computations_where_that_is_faster) {
   limited x = run_tenths(&by_samples_far, 6);
   CHECK(x.step_s <= x.serial_s);
+}
+
+TEST(collectives_run_beside_a_step_that_the_host_updates) {
+  limited x = run_tenths(&updated_on_host, 6);
+  check_faster(&x);
+  CHECK(x.on_host > 0);
 }
