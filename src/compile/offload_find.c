@@ -38,9 +38,9 @@ bool offload_must(const stage_state *s) {
   return false;
 }
 
-/* Bytes of the device that named tensors take which do not leave it. */
+/* Bytes of the device that named tensors take which do not leave it, and that are reserved. */
 static uint64_t kept_bytes(const stage_state *s) {
-  uint64_t bytes = s->t->locked_bytes(s->t->context);
+  uint64_t bytes = add_bytes(s->t->locked_bytes(s->t->context), s->offload_reserve);
   offload_options o = offload_options_of(s);
   for (size_t b = 0; b < s->p->buffers.len; b++) {
     const prog_buffer *f = &s->p->buffers.at[b];
@@ -345,5 +345,8 @@ hp_status offload_find(stage_state *s, program **out) {
 }
 
 hp_status offload_find_faster(stage_state *s, program **out) {
-  return try_overlap(s, s->c->options->host_update == HP_HOST_UPDATE_ALWAYS, out);
+  s->offload_reserve = s->c->options->reserve_bytes; /* *out leaves them, too */
+  hp_status st = try_overlap(s, s->c->options->host_update == HP_HOST_UPDATE_ALWAYS, out);
+  s->offload_reserve = 0;
+  return st;
 }

@@ -28,7 +28,8 @@ struct stage_state {
   void *kernels;        /* of the target */
   schedule_options how; /* of the order that is tried */
   schedule_kind kind;
-  const inst_times *times; /* of p, while an order that overlaps collectives is tried */
+  const inst_times *times;  /* of p, while an order that overlaps collectives is tried */
+  uint64_t offload_reserve; /* bytes of the device that offloading leaves to later programs */
   offload_options offload;
   uint8_t mode[HP_MEMORY_CLASSES]; /* offload.mode, by the policy's level */
   offload_summary offloaded;

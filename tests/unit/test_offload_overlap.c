@@ -246,7 +246,8 @@ static const sharding updated_on_host = {data_parallel, 2, "(2)(d)",
                                          0.05,          2, HP_HOST_UPDATE_ALWAYS};
 
 /* A cluster on which collectives take about as long as computation. */
-static void open_under(const sharding *how, uint64_t limit, bool serial, step_case *s) {
+static void open_with(const sharding *how, uint64_t limit, const hp_compile_options *c,
+                      step_case *s) {
   static char path[300], text[300];
   int n = snprintf(text, sizeof text,
                    "device: {flops: 2e9, bandwidth_gb_s: 1}\n"
@@ -263,7 +264,11 @@ static void open_under(const sharding *how, uint64_t limit, bool serial, step_ca
                          .cluster = path,
                          .memory_limit = limit};
   for (int k = 0; k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_AUTO;
-  step_open(&o, &(hp_compile_options){.serial = serial, .host_update = how->update}, HP_F32, s);
+  step_open(&o, c, HP_F32, s);
+}
+
+static void open_under(const sharding *how, uint64_t limit, bool serial, step_case *s) {
+  open_with(how, limit, &(hp_compile_options){.serial = serial, .host_update = how->update}, s);
 }
 
 static program *program_of(const step_case *s) {
@@ -361,6 +366,22 @@ TEST(a_step_that_fits_one_after_the_other_offloads_if_that_is_faster) {
   limited x = run_tenths(&with_sharded_params, 0);
   check_faster(&x);
   CHECK_EQ(x.serial_moved, 0);
+}
+
+TEST(what_is_reserved_for_others_stays_free_where_offloading_is_faster) {
+  const uint64_t reserved = 1 << 20;
+  step_case s;
+  hp_program_stats stats;
+  open_under(&with_sharded_params, 0, true, &s);
+  CHECK_OK(hp_program_stats_get(s.p, &stats));
+  uint64_t bytes = stats.memory.planned_bytes;
+  step_close(&s);
+  open_with(&with_sharded_params, bytes + reserved,
+            &(hp_compile_options){.reserve_bytes = reserved}, &s);
+  CHECK_OK(hp_program_stats_get(s.p, &stats));
+  CHECK(stats.memory.tier[1].moved_bytes > 0);
+  CHECK(stats.memory.planned_bytes <= bytes);
+  step_close(&s);
 }
 
 TEST(collectives_stay_between_computations_where_that_is_faster) {
