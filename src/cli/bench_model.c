@@ -40,6 +40,9 @@ static hp_status open_model(const bench_args *a, bool training, const cli_work *
   if (a->m.dtype && !strcmp(a->m.dtype, "bf16")) t = HP_BF16;
   else if (a->m.dtype && strcmp(a->m.dtype, "f32"))
     HP_FAIL(HP_ERR_ARG, "--dtype %s: expected f32 or bf16", a->m.dtype);
+  int cache = HP_OFFLOAD_NONE;
+  if (!training) HP_TRY(cli_kv_tier(&a->m, &cache));
+  HP_TRY(placement_options_check_cache(&a->m, cache));
   placement_options where;
   HP_TRY(placement_options_read(&a->m, &where));
   lm_options lo = {.compute = t,

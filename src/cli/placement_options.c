@@ -39,6 +39,23 @@ hp_status placement_options_read(const model_options *o, placement_options *out)
   return st;
 }
 
+static hp_status refuse_cache(const model_options *o) {
+  HP_FAIL(
+      HP_ERR_UNSUPPORTED,
+      "--offload %s and %s %s: keys and values of a pipeline stay on the devices of its stages; "
+      "leave kv out of --offload, or share the layers by tp=N in place of stages",
+      o->offload, o->groups ? "--groups" : "--strategy", o->groups ? o->groups : o->strategy);
+}
+
+hp_status placement_options_check_cache(const model_options *o, int tier) {
+  placement_options where;
+  if (tier != HP_OFFLOAD_HOST && tier != HP_OFFLOAD_FLASH) return HP_OK;
+  HP_TRY(placement_options_read(o, &where));
+  const bool pipeline = placement_meshes(&where.p) > 1;
+  placement_options_free(&where);
+  return pipeline ? refuse_cache(o) : HP_OK;
+}
+
 void placement_options_free(placement_options *p) {
   tree_free(&p->file);
   arena_free(&p->mem);

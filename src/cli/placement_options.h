@@ -13,6 +13,9 @@ typedef struct {
 
 /* HP_ERR_ARG if the options contradict each other; else freed with placement_options_free. */
 hp_status placement_options_read(const model_options *o, placement_options *out);
+/* Refuses a cache of keys and values on host memory or flash beside stages of a pipeline; tier: by
+ * cli_kv_tier. */
+hp_status placement_options_check_cache(const model_options *o, int tier);
 void placement_options_free(placement_options *p);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/thread.h"
 #include "cli/chat_config.h"
 #include "cli/chat_talk.h"
+#include "cli/placement_options.h"
 #include "comm/world.h"
 
 /* Values of generation_config.json where neither the command line nor the file says anything. */
@@ -38,7 +39,9 @@ static hp_status check_settings(const chat_settings *s) {
   if (!path_exists(s->m.model))
     HP_FAIL(HP_ERR_INPUT, "%s: there is no such folder; expected a Hugging Face checkpoint",
             s->m.model);
-  return HP_OK;
+  int tier;
+  HP_TRY(cli_kv_tier(&s->m, &tier));
+  return placement_options_check_cache(&s->m, tier);
 }
 
 static int run_chat(const chat_settings *s) {

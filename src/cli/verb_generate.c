@@ -2,6 +2,7 @@
 #include "base/thread.h"
 #include "cli/cli.h"
 #include "cli/generate_prompts.h"
+#include "cli/placement_options.h"
 #include "serve/session.h"
 
 #include <stdio.h>
@@ -224,6 +225,9 @@ int verb_generate(int argc, char **argv) {
   const cli_work work = {find_resident, &p};
   hp_status st =
       a.m.model ? HP_OK : err_set(HP_ERR_ARG, __FILE__, __LINE__, "--model DIR is missing");
+  int tier;
+  if (!st) st = cli_kv_tier(&a.m, &tier);
+  if (!st) st = placement_options_check_cache(&a.m, tier);
   /* ids in, ids out needs no tokenizer; one that is there must be whole */
   if (!st && (!a.tokens || tokenizer_is_in(a.m.model))) st = tokenizer_load(a.m.model, &t);
   double start = time_now_s();

@@ -9,12 +9,15 @@ static uint64_t layer_bytes(const session *s) {
   return s->block_bytes / (uint64_t)(s->m->c.layers > 0 ? s->m->c.layers : 1) + 1;
 }
 
-/* Under `auto` the cache leaves the device if it does not fit next to the weights. */
+static bool is_pipeline(const session *s) { return hp_device_stages(s->m->d) > 1; }
+
+/* Under `auto` the cache leaves the device if it does not fit next to the weights; not that of a
+ * pipeline. */
 static int choose_tier(const session *s, const session_options *o) {
   uint64_t limit = hp_device_memory_limit(s->m->d), params = hp_device_param_bytes(s->m->d);
   double need = (double)params + (double)s->block_bytes * (double)s->blocks;
   if (o->offload != HP_OFFLOAD_AUTO) return o->offload == HP_OFFLOAD_NONE ? 0 : o->offload;
-  return limit && need > (double)limit ? HP_OFFLOAD_HOST : 0;
+  return limit && need > (double)limit && !is_pipeline(s) ? HP_OFFLOAD_HOST : 0;
 }
 
 /* Of the mesh, by the plan of next to nothing. */
@@ -58,6 +61,8 @@ hp_status session_choose_tier(session *s, const session_options *o) {
   s->tier = choose_tier(s, o);
   if (s->sparse) HP_TRY(hp_device_home(s->m->d, "cache.*.bounds", HP_OFFLOAD_NONE));
   if (!s->tier) return HP_OK;
+  if (is_pipeline(s))
+    HP_FAIL(HP_ERR_UNSUPPORTED, "keys and values of a pipeline stay on its devices");
   uint64_t room = limit > params ? limit - params : limit;
   uint64_t slots = limit ? room / SHARE / layer_bytes(s) : SLOTS_MOST;
   s->slots_max = o->slots ? o->slots : slots < SLOTS_MOST ? (int64_t)slots : SLOTS_MOST;

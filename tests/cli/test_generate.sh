@@ -283,6 +283,22 @@ gen --max-new-tokens 62 --kv-cache 12KiB
 refused "65 tokens need 3 blocks of 6.0 KiB" "it has 2"
 one_message 1
 
+it "keys and values of a pipeline stay on its devices"
+write groups.yaml <<END
+hyper_parallel:
+  groups:
+    text: {devices: 0-1, module: model, strategy: pp=2}
+END
+for where in "--strategy pp=2" "--groups groups.yaml"; do
+  gen --offload weights=host,kv=host $where
+  refused "--offload weights=host,kv=host and $where: keys and values of a pipeline stay on the devices" "leave kv out"
+  one_message 1
+done
+run bench decode --model m --strategy pp=2 --offload kv=host
+refused "--offload kv=host and --strategy pp=2: keys and values of a pipeline"
+gen --max-new-tokens 600 --strategy pp=2 --memory-limit 60% # auto moves none of them
+refused "is too small, also with offloading" "with a cache for"
+
 it "generate refuses a damaged generation_config.json and says where"
 for t in '{"eos_token_id": "x"}' '{' '{"do_sample": 1}' '{"max_new_tokens": "x"}' '{"do_sample": true, "top_p": 2}' \
   '{"eos_token_id": 99999999999}'; do
