@@ -5,6 +5,7 @@
 #include "sched/pipe_kinds.h"
 #include "sched/pipe_memory.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -48,14 +49,29 @@ const char *pipe_schedule_name(size_t i, const char **what) {
   return kinds[i].name;
 }
 
-static hp_status find_kind(const char *name, const pipe_kind **out) {
+/* The N of interleaved:N. */
+static hp_status read_group(const char *name, const char *text, uint32_t *group) {
+  char *end;
+  long n = strtol(text, &end, 10);
+  if (*text < '0' || *text > '9' || *end || n < 1 || n > PIPE_MICROBATCHES)
+    HP_FAIL(HP_ERR_ARG,
+            "\"%.40s\": expected interleaved:N, with N micro-batches in a group, from 1 to %d",
+            name, PIPE_MICROBATCHES);
+  *group = (uint32_t)n;
+  return HP_OK;
+}
+
+static hp_status find_kind(const char *name, const pipe_kind **out, uint32_t *group) {
   const char *names[KINDS];
+  *group = 0;
   for (int i = 0; i < KINDS; i++) {
+    const size_t len = strlen(kinds[i].name);
     names[i] = kinds[i].name;
-    if (!strcmp(name, kinds[i].name)) {
-      *out = &kinds[i];
-      return HP_OK;
-    }
+    if (strncmp(name, kinds[i].name, len)) continue;
+    if (name[len] == ':' && !kinds[i].chunks) HP_TRY(read_group(name, name + len + 1, group));
+    else if (name[len]) continue;
+    *out = &kinds[i];
+    return HP_OK;
   }
   str all = {0};
   for (int i = 0; i < KINDS; i++) str_printf(&all, "%s%s", i ? ", " : "", names[i]);
@@ -71,7 +87,8 @@ static hp_status find_kind(const char *name, const pipe_kind **out) {
 
 hp_status pipe_schedule_stages(const char *name, uint32_t devices, uint32_t *stages) {
   const pipe_kind *kind;
-  HP_TRY(find_kind(name, &kind));
+  uint32_t group;
+  HP_TRY(find_kind(name, &kind, &group));
   *stages = (kind->chunks ? kind->chunks : 2) * devices;
   return HP_OK;
 }
@@ -95,6 +112,11 @@ static hp_status check_shape(const pipe_kind *kind, const pipe_request *q) {
         "%s has two stages a device, or a larger number: expected a multiple of %u stages on %u "
         "devices, not %u; take 1f1b for one stage a device",
         kind->name, q->devices, q->devices, q->stages);
+  if (q->group && q->group < q->devices)
+    HP_FAIL(HP_ERR_ARG,
+            "%s:%u: expected groups of at least as many micro-batches as devices, %u: a device "
+            "would wait for a group that waits for it",
+            kind->name, q->group, q->devices);
   if (q->microbatches < (uint64_t)kind->micros * q->devices)
     HP_FAIL(HP_ERR_ARG,
             "%s needs at least %u micro-batches a step on %u devices, not %u; take more of them "
@@ -142,7 +164,7 @@ hp_status pipe_generate(const char *name, const pipe_request *request, pipe_rows
   pipe_request q = *request;
   pipe_rows made = {0};
   if (!q.costs) q.costs = &usual;
-  HP_TRY(find_kind(name, &kind));
+  HP_TRY(find_kind(name, &kind, &q.group));
   HP_TRY(check_shape(kind, &q));
   HP_TRY(pipe_costs_check(q.costs, q.stages, q.microbatches));
   if (!q.limits.in_flight && kind->in_flight) q.limits.in_flight = kind->in_flight(q.devices);

@@ -12,9 +12,11 @@ typedef struct {
   uint32_t stages, devices, microbatches;
   const pipe_costs *costs; /* NULL: {0} */
   pipe_limits limits;      /* in_flight 0: as much as the schedule by that name holds */
+  uint32_t group;          /* set by pipe_generate: of interleaved, micro-batches of a group */
 } pipe_request;
 
-/* Names: gpipe, 1f1b, interleaved, zb-h1, zb-2p, zbv, v-half, v-min, dualpipe-v.
+/* Names: gpipe, 1f1b, interleaved, zb-h1, zb-2p, zbv, v-half, v-min, dualpipe-v; interleaved:N has
+ * groups of N micro-batches, at least as many as devices, in place of as many.
  * HP_ERR_ARG if there is no such schedule (with the nearest name), or none for so many stages or
  * micro-batches; HP_ERR_OOM if it does not fit under the limits.  pipe_rows_free(out). */
 hp_status pipe_generate(const char *name, const pipe_request *q, pipe_rows *out);

@@ -187,8 +187,11 @@ typedef struct {
     const char *pipe_schedule; /* of a pipeline: a name, or a file of rows */
     int64_t pipe_stages;       /* of a pipeline; 0: as many as the schedule has */
     const int64_t *pipe_cut;   /* [pipe_stages] layers of each; NULL: cut by their work */
-    char mesh[320];            /* the user's own mesh, as text; "" = none */
-    bool no_partial_sums;      /* deterministic: layout */
+    const tree_node *pipe_cut_at;
+    int64_t *pipe_uneven;         /* pipe_cut, where it follows from the number of layers */
+    const char *pipe_interleaved; /* the name of that schedule, with the size of groups */
+    char mesh[320];               /* the user's own mesh, as text; "" = none */
+    bool no_partial_sums;         /* deterministic: layout */
     const char *engine;
     bool train, evaluate_after;
     train_batching batch;

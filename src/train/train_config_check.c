@@ -6,6 +6,7 @@
 #include "train/train_generation.h"
 #include "train/train_groups.h"
 #include "train/train_megatron.h"
+#include "train/train_megatron_layers.h"
 #include "train/train_mesh.h"
 #include "train/train_optimizer.h"
 #include "train/train_pipeline.h"
@@ -564,6 +565,7 @@ static hp_status decide_memory(train_config *c) {
 static hp_status decide_mesh(train_config *c) {
   HP_TRY(train_pipeline_read(c));
   HP_TRY(train_megatron_schedule(c));
+  HP_TRY(train_megatron_layout(c));
   if (c->parallel.groups) HP_TRY(train_groups_decide(c));
   else if (c->parallel.device_matrix) HP_TRY(placement_parse("", 0, &c->is.place));
   else HP_TRY(decide_strategy(c));
@@ -598,7 +600,7 @@ static hp_status decide_compute(train_config *c) {
 /* A rule and the keys that it reads; -1 ends them. */
 typedef struct {
   hp_status (*check)(train_config *c);
-  int key[24];
+  int key[32];
 } rule;
 #define RULE(check, ...)                                                                           \
   {                                                                                                \
@@ -612,7 +614,10 @@ typedef struct {
       KEY_tensor_model_parallel_size, KEY_pipeline_model_parallel_size, KEY_context_parallel_size, \
       KEY_hyper_parallel_cp_size, KEY_expert_model_parallel_size, KEY_expert_tensor_parallel_size, \
       KEY_sequence_parallel, KEY_use_distributed_optimizer,                                        \
-      KEY_virtual_pipeline_model_parallel_size, KEY_pp_schedule, KEY_PARALLEL_groups
+      KEY_virtual_pipeline_model_parallel_size, KEY_pp_schedule, KEY_PARALLEL_groups,              \
+      KEY_pipeline_model_parallel_layout, KEY_decoder_first_pipeline_num_layers,                   \
+      KEY_decoder_last_pipeline_num_layers, KEY_num_layers_per_virtual_pipeline_stage,             \
+      KEY_microbatch_group_size_per_virtual_pipeline_stage
 
 /* In an order in which what a rule decides is there for those after it. */
 static const rule rules[] = {

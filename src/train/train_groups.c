@@ -7,8 +7,15 @@
 
 /* The first key that says otherwise how devices share the work; NULL: none does. */
 static const tree_node *find_other(const train_config *c) {
-  static const int keys[] = {KEY_strategy, KEY_PARALLEL_strategy, KEY_PARALLEL_device_matrix,
-                             KEY_virtual_pipeline_model_parallel_size};
+  static const int keys[] = {KEY_strategy,
+                             KEY_PARALLEL_strategy,
+                             KEY_PARALLEL_device_matrix,
+                             KEY_virtual_pipeline_model_parallel_size,
+                             KEY_pipeline_model_parallel_layout,
+                             KEY_decoder_first_pipeline_num_layers,
+                             KEY_decoder_last_pipeline_num_layers,
+                             KEY_num_layers_per_virtual_pipeline_stage,
+                             KEY_microbatch_group_size_per_virtual_pipeline_stage};
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (c->at[keys[i]]) return c->at[keys[i]];
   return train_megatron_at(c);

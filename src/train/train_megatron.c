@@ -1,4 +1,5 @@
 #include "train/train_megatron.h"
+#include "train/train_megatron_layers.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -142,9 +143,9 @@ static hp_status check_virtual(train_config *c) {
   if (c->is.pipe_stages && c->is.pipe_stages != stages)
     TREE_FAIL(at, "%lld x pp=%lld are %lld stages, which contradicts %lld (%s)", (long long)chunks,
               (long long)c->is.place.group[0].by.pp, (long long)stages,
-              (long long)c->is.pipe_stages, tree_where(c->parallel.pipeline).text);
+              (long long)c->is.pipe_stages,
+              tree_where(c->is.pipe_cut_at ? c->is.pipe_cut_at : c->parallel.pipeline).text);
   c->is.pipe_stages = stages;
-  if (chunks > 1 && !c->is.pipe_schedule) c->is.pipe_schedule = "interleaved";
   return HP_OK;
 }
 
@@ -160,5 +161,6 @@ hp_status train_megatron_check(train_config *c) {
   if (c->at[KEY_pp_schedule] && placement_meshes(&c->is.place) == 1)
     TREE_FAIL(c->at[KEY_pp_schedule],
               "a schedule without a pipeline; write pipeline_model_parallel_size: 2");
-  return check_virtual(c);
+  HP_TRY(check_virtual(c));
+  return train_megatron_layers(c);
 }

@@ -148,8 +148,12 @@ hp_status train_mesh_text(const train_config *c, str *text, const char **out) {
 
 /* The key that says the schedule; without one, what says how many stages it has. */
 static const tree_node *schedule_said_at(const train_config *c) {
-  static const int keys[] = {KEY_virtual_pipeline_model_parallel_size, KEY_strategy,
-                             KEY_PARALLEL_strategy, KEY_pipeline_model_parallel_size};
+  static const int keys[] = {KEY_virtual_pipeline_model_parallel_size,
+                             KEY_num_layers_per_virtual_pipeline_stage,
+                             KEY_pipeline_model_parallel_layout,
+                             KEY_strategy,
+                             KEY_PARALLEL_strategy,
+                             KEY_pipeline_model_parallel_size};
   const tree_node *pipe = c->parallel.pipeline;
   const tree_node *found = pipe ? tree_get(pipe, "schedule") : NULL;
   if (!found) found = c->at[KEY_pp_schedule];
@@ -323,7 +327,7 @@ static hp_status declare_entries(const tree_node *layouts, bool patterns, hp_dev
 /* What says the layers of stages, or how many stages there are. */
 static const tree_node *layers_said_at(const train_config *c) {
   const tree_node *pipe = c->parallel.pipeline, *stages = pipe ? tree_get(pipe, "stages") : NULL;
-  if (c->is.pipe_cut) return tree_get(pipe, "cut");
+  if (c->is.pipe_cut) return c->is.pipe_cut_at;
   if (!c->parallel.groups) return stages ? stages : schedule_said_at(c);
   const tree_node *named = pipe ? tree_get(pipe, "schedule") : c->at[KEY_pp_schedule];
   return named ? named : c->parallel.groups;

@@ -44,6 +44,7 @@ static hp_status read_cut(train_config *c, const tree_node *pipe) {
               (long long)c->is.pipe_stages, tree_where(stages).text);
   c->is.pipe_stages = list->len;
   c->is.pipe_cut = cut;
+  c->is.pipe_cut_at = list;
   return HP_OK;
 }
 
@@ -81,11 +82,11 @@ hp_status train_pipeline_check(train_config *c) {
   if (named && meshes == 1 && c->is.pipe_stages != 1)
     TREE_FAIL(named, "a schedule without a pipeline; write strategy: pp=2, or stages: 2");
   if (c->is.pipe_stages > 1 && c->is.pipe_stages % meshes)
-    TREE_FAIL(stages ? stages : tree_get(pipe, "cut"),
+    TREE_FAIL(stages ? stages : c->is.pipe_cut_at,
               "%lld stages on pp=%d; expected a multiple of it", (long long)c->is.pipe_stages,
               meshes);
   if (c->is.pipe_cut && meshes == 1)
-    TREE_FAIL(tree_get(pipe, "cut"), "a cut without a pipeline; write strategy: pp=%lld",
+    TREE_FAIL(c->is.pipe_cut_at, "a cut without a pipeline; write strategy: pp=%lld",
               (long long)c->is.pipe_stages);
   c->is.place.cut = c->is.pipe_cut;
   c->is.place.cuts = c->is.pipe_cut ? (int)c->is.pipe_stages : 0;

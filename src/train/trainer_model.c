@@ -1,6 +1,7 @@
 /* The model of a run, on its devices. */
 #include "base/log.h"
 #include "train/losses.h"
+#include "train/train_megatron_layers.h"
 #include "train/train_mesh.h"
 #include "train/train_recompute.h"
 #include "train/train_tuning.h"
@@ -33,6 +34,7 @@ static hp_status create_model(train_config *c, lm **m) {
 
 hp_status trainer_open_model(train_config *c, bool plan, hp_device **d, lm **m) {
   HP_TRY(create_model(c, m));
+  HP_TRY(train_megatron_fit(c, (*m)->c.layers));
   HP_TRY(placement_find_layers(&c->is.place, *m));
   HP_TRY(train_mesh_open(c, plan, d));
   if (!plan) (*m)->d = *d;

@@ -48,6 +48,37 @@ cut_refused "[3, 0, 3]" "no layer on stage 1; only the first stage"
 cut_refused "[9, 0]" "9 layers on stage 0, and the model has 6"
 cut_refused "[1, 1, 1, 1, 1, 1, 1]" "adds up to 7 layers"
 
+it "Megatron's keys say the layers of stages"
+stages_are() { # CUT SCHEDULE KEY=VALUE...: layers of each stage
+  cut=$1 schedule=$2
+  shift 2
+  run explain job/job.yaml pipeline --json "$@"
+  json_is out schedule "$schedule"
+  found=$(python3 -c 'import json
+of = json.load(open("out"))["blocks"]
+last = max(b["stage"] for b in of)
+print([sum(b["stage"] == s and b["block"] > 0 for b in of) for s in range(last + 1)])')
+  [ "$found" = "$cut" ] || fail "layers of stages are $found, not $cut"
+}
+megatron_refused() { # MESSAGE KEY=VALUE...
+  message=$1
+  shift
+  run train job/job.yaml output_dir=nowhere "$@"
+  refused "$message"
+}
+pp2=pipeline_model_parallel_size=2 pp3=pipeline_model_parallel_size=3 two=virtual_pipeline_model_parallel_size=2
+first=decoder_first_pipeline_num_layers last=decoder_last_pipeline_num_layers
+layers=num_layers_per_virtual_pipeline_stage group=microbatch_group_size_per_virtual_pipeline_stage
+stages_are "[1, 2, 2, 1]" interleaved $pp2 "pipeline_model_parallel_layout=Et|(tt|)*2tL"
+stages_are "[1, 4, 1]" 1f1b $pp3 $first=1 $last=1
+stages_are "[1, 2, 1, 2]" interleaved:3 $pp2 $two $first=2 $group=3
+stages_are "[1, 1, 1, 1, 1, 1]" interleaved:4 $pp3 $layers=1 $group=4
+piped $pp2 $two $first=2 $group=4 # the last group has two
+megatron_refused "argument 2: pipeline_model_parallel_layout: adds up to 3 layers, and the model has 6" "pipeline_model_parallel_layout=Ett|tL"
+megatron_refused "argument 3: $first: 5 of 6 layers are given, and 1 left for 2 other devices" $pp3 $first=5
+megatron_refused "argument 3: $first: 3 layers on device 0 of the pipeline; expected a multiple of its 2 stages" $pp2 $first=3 $two
+megatron_refused "argument 3: $layers: 2 layers of a stage: expected a divisor of the layers of a device, and the model has 6 for pp=2" $pp2 $layers=2
+
 it "so does a file of rows"
 {
   echo "placement 0 1"

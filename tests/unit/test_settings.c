@@ -96,6 +96,9 @@ static const char free_keys[] =
     "hyper_parallel"
     " deterministic average_tokens_across_devices tensor_model_parallel_size"
     " pipeline_model_parallel_size virtual_pipeline_model_parallel_size pp_schedule"
+    " pipeline_model_parallel_layout decoder_first_pipeline_num_layers"
+    " decoder_last_pipeline_num_layers num_layers_per_virtual_pipeline_stage"
+    " microbatch_group_size_per_virtual_pipeline_stage"
     " context_parallel_size hyper_parallel_cp_size expert_model_parallel_size"
     " expert_tensor_parallel_size sequence_parallel use_distributed_optimizer"
     /* the state of the checkpoint takes their place */
