@@ -419,10 +419,9 @@ static hp_status measure_decode(model_run *r) {
 
 /* --- machine and compiler --------------------------------------------------------------------- */
 
-static hp_status measure_limits(const bench_args *a, const placement *p, hp_device *d) {
+static hp_status measure_limits(const bench_args *a, hp_device *d) {
   hp_limits k;
   bench_row r;
-  (void)p;
   HP_TRY(hp_device_measure(d, &k));
   bench_row_begin(&r, a, "limits");
   bench_row_text(&r, "device", hp_device_describe(d));
@@ -445,35 +444,40 @@ static hp_status plan_step(lm *m, const step_options *o, const micro_shape *shap
   return st;
 }
 
-/* Times the compilation of a training step.  Its params are not allocated, so any size works. */
-static hp_status measure_compile(const bench_args *a, const placement *p, hp_device *d) {
-  step_options o = step_options_of(a);
-  hp_program_stats s;
-  lm *m;
+static hp_status print_compile(const bench_args *a, const lm *m, const hp_program_stats *s,
+                               int64_t devices, double total) {
   bench_row r;
-  if (!a->m.model) HP_FAIL(HP_ERR_ARG, "--model DIR or CONFIG.json is missing");
-  double start = time_now_s();
-  HP_TRY(lm_create(a->m.model, NULL, &(lm_options){.compute = HP_F32, .weights = HP_F32}, &m));
-  hp_status st = placement_apply(p, m, d);
+  bench_row_begin(&r, a, "compile");
+  bench_row_text(&r, "model", a->m.model);
+  bench_row_num(&r, "layers", (double)m->c.layers);
+  bench_row_num(&r, "devices", (double)devices);
+  bench_row_num(&r, "total_s", total);
+  bench_row_num(&r, "compile_s", s->compile_s);
+  bench_row_num(&r, "instructions", (double)s->instructions);
+  bench_row_num(&r, "kernels", (double)s->kernels);
+  bench_row_num(&r, "received_bytes", s->received);
+  bench_row_num(&r, "work_bytes", (double)s->memory.work_bytes);
+  bench_row_num(&r, "work_bound_bytes", (double)s->memory.work_bound);
+  bench_row_num(&r, "rss_bytes", read_rss_bytes());
+  return bench_row_end(&r);
+}
+
+/* Times the compilation of a training step, but for opening the device.  The model comes first: it
+ * knows the layers of groups. */
+static hp_status measure_compile(const bench_args *a, placement *p, lm *m, double start) {
+  step_options o = step_options_of(a);
   micro_shape shape = {bench_batch(a, BENCH_TRAINED), a->seq};
-  if (!st) st = plan_step(m, &o, &shape, a->m.memory_limit, d, &s);
+  hp_program_stats s;
+  hp_device *d;
+  HP_TRY(placement_find_layers(p, m));
   double total = time_now_s() - start;
-  if (!st) {
-    bench_row_begin(&r, a, "compile");
-    bench_row_text(&r, "model", a->m.model);
-    bench_row_num(&r, "layers", (double)m->c.layers);
-    bench_row_num(&r, "devices", (double)placement_devices(p));
-    bench_row_num(&r, "total_s", total);
-    bench_row_num(&r, "compile_s", s.compile_s);
-    bench_row_num(&r, "instructions", (double)s.instructions);
-    bench_row_num(&r, "kernels", (double)s.kernels);
-    bench_row_num(&r, "received_bytes", s.received);
-    bench_row_num(&r, "work_bytes", (double)s.memory.work_bytes);
-    bench_row_num(&r, "work_bound_bytes", (double)s.memory.work_bound);
-    bench_row_num(&r, "rss_bytes", read_rss_bytes());
-    st = bench_row_end(&r);
-  }
-  lm_free(m);
+  HP_TRY(cli_open_device(&a->m, true, p, &d));
+  start = time_now_s();
+  hp_status st = placement_apply(p, m, d);
+  if (!st) st = plan_step(m, &o, &shape, a->m.memory_limit, d, &s);
+  total += time_now_s() - start;
+  if (!st) st = print_compile(a, m, &s, placement_devices(p), total);
+  hp_device_close(d);
   return st;
 }
 
@@ -542,27 +546,35 @@ hp_status bench_decode(const bench_args *a) {
                    measure_decode);
 }
 
-/* A kind that needs no memory on its devices: one is opened for all. */
-static hp_status run_device(const bench_args *a,
-                            hp_status (*run)(const bench_args *, const placement *, hp_device *)) {
+hp_status bench_limits(const bench_args *a) {
   placement_options where;
   hp_device *d;
+  if (memory_limit_is_share(a->m.memory_limit))
+    HP_FAIL(HP_ERR_ARG,
+            "--memory-limit: no model runs, which could need less or more; write bytes");
   if (a->m.groups)
-    HP_FAIL(HP_ERR_ARG, "--groups: its modules' layers are not known before the model; write "
-                        "--strategy");
+    HP_FAIL(HP_ERR_ARG, "--groups: there is no model with layers for them; write --strategy");
   HP_TRY(placement_options_read(&a->m, &where));
   hp_status st = cli_open_device(&a->m, true, &where.p, &d);
   if (!st) {
-    st = run(a, &where.p, d);
+    st = measure_limits(a, d);
     hp_device_close(d);
   }
   placement_options_free(&where);
   return st;
 }
-hp_status bench_limits(const bench_args *a) {
-  if (memory_limit_is_share(a->m.memory_limit))
-    HP_FAIL(HP_ERR_ARG,
-            "--memory-limit: no model runs, which could need less or more; write bytes");
-  return run_device(a, measure_limits);
+
+/* Params are not allocated, so any size works. */
+hp_status bench_compile(const bench_args *a) {
+  placement_options where;
+  lm *m = NULL;
+  if (!a->m.model) HP_FAIL(HP_ERR_ARG, "--model DIR or CONFIG.json is missing");
+  HP_TRY(placement_options_read(&a->m, &where));
+  double start = time_now_s();
+  const lm_options lo = {.compute = HP_F32, .weights = HP_F32};
+  hp_status st = lm_create(a->m.model, NULL, &lo, &m);
+  if (!st) st = measure_compile(a, &where.p, m, start);
+  lm_free(m);
+  placement_options_free(&where);
+  return st;
 }
-hp_status bench_compile(const bench_args *a) { return run_device(a, measure_compile); }

@@ -112,6 +112,11 @@ tokens=$(sed 's/.*"tokens": \(\[[^]]*\]\).*/\1/' out)
 run generate --model one --tokens 1,2,3 --max-new-tokens 12 --temperature 0 --json --groups groups.yaml
 exit_is 0
 out_has "\"tokens\": $tokens"
+run bench compile --model one --seq 16 --batch 2 --groups groups.yaml --json
+exit_is 0
+json_is out devices 7
+run bench limits --groups groups.yaml
+refused "--groups: there is no model with layers for them; write --strategy"
 run generate --model one --tokens 1,2,3 --groups groups.yaml --strategy tp=2
 refused "--strategy tp=2 contradicts --groups groups.yaml"
 run generate --model one --tokens 1,2,3 --groups job/job.yaml
