@@ -144,78 +144,75 @@ TEST(a_wait_for_a_collective_is_part_of_the_run_but_not_of_the_bound) {
 /* --- ends and durations -------------------------------------------------------------------------
  */
 
-enum { STEPS_TIMED = 5 };
+enum { TIMED = 5, K = STREAM_COMPUTE, C = STREAM_COMM, NONE = -1 };
 
-/* Steps of which only the stream and the times matter. */
-static void make_overlap(const uint8_t *stream, const inst_times *t, const uint8_t *on_host,
-                         offload_overlap *x) {
-  prog_inst inst[STEPS_TIMED] = {0};
+/* Steps of which only the stream and the times matter, and what is made of them. */
+typedef struct {
+  uint8_t stream[TIMED], on_host[TIMED];
+  double start_s[TIMED], end_s[TIMED]; /* in the list schedule */
+  int until[TIMED];
+  double duration_s[TIMED], wait_s[TIMED];
+} timed_case;
+
+static void check_case(const timed_case *c) {
+  prog_inst inst[TIMED] = {0};
+  inst_times t[TIMED] = {0};
   program p = {0};
-  for (int i = 0; i < STEPS_TIMED; i++) inst[i].stream = stream[i];
+  offload_overlap x;
+  for (int i = 0; i < TIMED; i++) {
+    inst[i].stream = c->stream[i];
+    t[i].start_s = c->start_s[i];
+    t[i].end_s = c->end_s[i];
+  }
   p.insts.at = inst;
-  p.insts.len = STEPS_TIMED;
-  CHECK_OK(offload_overlap_make(&p, t, on_host, x));
+  p.insts.len = TIMED;
+  CHECK_OK(offload_overlap_make(&p, t, c->on_host, &x));
+  for (uint32_t i = 0; i < TIMED; i++) {
+    uint32_t ends;
+    const uint32_t *ended = offload_ends_at(&x, i, &ends);
+    CHECK_EQ(x.until[i], c->until[i] == NONE ? PROG_NONE : (uint32_t)c->until[i]);
+    CHECK_NEAR(x.duration_s[i], c->duration_s[i], 1e-12);
+    CHECK_NEAR(x.wait_s[i], c->wait_s[i], 1e-12);
+    for (uint32_t k = 0; k < ends; k++) CHECK_EQ(x.until[ended[k]], i);
+  }
+  offload_overlap_free(&x);
 }
 
-static void check_step(const offload_overlap *x, int i, uint32_t until, double duration_s,
-                       double wait_s) {
-  CHECK_EQ(x->until[i], until);
-  CHECK_NEAR(x->duration_s[i], duration_s, 1e-12);
-  CHECK_NEAR(x->wait_s[i], wait_s, 1e-12);
+TEST(a_computation_waits_for_the_collectives_that_have_ended) {
+  check_case(&(timed_case){.stream = {K, C, K, C, K},
+                           .start_s = {0, 1, 1, 3, 4},
+                           .end_s = {1, 3, 2, 4, 6},
+                           .until = {NONE, 4, NONE, 4, NONE},
+                           .duration_s = {1, 0, 1, 0, 4},
+                           .wait_s = {0, 0, 0, 0, 2}});
 }
 
 TEST(computations_behind_the_last_collectives_do_not_wait_for_them) {
-  static const uint8_t stream[] = {STREAM_COMPUTE, STREAM_COMM, STREAM_COMPUTE, STREAM_COMPUTE,
-                                   STREAM_COMM};
-  static const inst_times t[] = {{0, 0, 1, 0},
-                                 {1, 1, 5, 0},
-                                 {1, 1, 2, 0},
-                                 {2, 2, 3, 0},
-                                 {5, 5, 6, 0}};
-  offload_overlap x;
-  make_overlap(stream, t, NULL, &x);
-  check_step(&x, 1, 4, 0, 0);
-  check_step(&x, 2, PROG_NONE, 1, 0);
-  check_step(&x, 3, PROG_NONE, 1, 0);
-  check_step(&x, 4, PROG_NONE, 3, 2);
-  CHECK_EQ(x.ends0[4], 0);
-  CHECK_EQ(x.ends0[5], 1);
-  CHECK_EQ(x.ends[0], 1);
-  offload_overlap_free(&x);
+  check_case(&(timed_case){.stream = {K, C, K, K, C},
+                           .start_s = {0, 1, 1, 2, 5},
+                           .end_s = {1, 5, 2, 3, 6},
+                           .until = {NONE, 4, NONE, NONE, NONE},
+                           .duration_s = {1, 0, 1, 1, 3},
+                           .wait_s = {0, 0, 0, 0, 2}});
 }
 
 TEST(the_last_computation_waits_for_a_collective_that_nothing_else_waits_for) {
-  static const uint8_t stream[] = {STREAM_COMPUTE, STREAM_COMM, STREAM_COMPUTE, STREAM_COMPUTE,
-                                   STREAM_COMPUTE};
-  static const inst_times t[] = {{0, 0, 1, 0},
-                                 {1, 1, 9, 0},
-                                 {1, 1, 2, 0},
-                                 {2, 2, 3, 0},
-                                 {3, 3, 4, 0}};
-  offload_overlap x;
-  make_overlap(stream, t, NULL, &x);
-  check_step(&x, 1, 4, 0, 0);
-  check_step(&x, 3, PROG_NONE, 1, 0);
-  check_step(&x, 4, PROG_NONE, 7, 6);
-  offload_overlap_free(&x);
+  check_case(&(timed_case){.stream = {K, C, K, K, K},
+                           .start_s = {0, 1, 1, 2, 3},
+                           .end_s = {1, 9, 2, 3, 4},
+                           .until = {NONE, 4, NONE, NONE, NONE},
+                           .duration_s = {1, 0, 1, 1, 7},
+                           .wait_s = {0, 0, 0, 0, 6}});
 }
 
 TEST(a_step_of_the_host_waits_for_no_collective) {
-  static const uint8_t stream[] = {STREAM_COMPUTE, STREAM_COMM, STREAM_COMPUTE, STREAM_COMPUTE,
-                                   STREAM_COMPUTE};
-  static const uint8_t on_host[] = {HOST_NONE, HOST_NONE, HOST_AFTER, HOST_NONE, HOST_AFTER};
-  static const inst_times t[] = {{0, 0, 1, 0},
-                                 {1, 1, 3, 0},
-                                 {3, 3, 4, 0},
-                                 {4, 4, 5, 0},
-                                 {5, 5, 6, 0}};
-  offload_overlap x;
-  make_overlap(stream, t, on_host, &x);
-  check_step(&x, 1, 3, 0, 0);
-  check_step(&x, 2, PROG_NONE, 0, 0);
-  check_step(&x, 3, PROG_NONE, 3, 2);
-  check_step(&x, 4, PROG_NONE, 0, 0);
-  offload_overlap_free(&x);
+  check_case(&(timed_case){.stream = {K, C, K, K, K},
+                           .on_host = {HOST_NONE, HOST_NONE, HOST_AFTER, HOST_NONE, HOST_AFTER},
+                           .start_s = {0, 1, 3, 4, 5},
+                           .end_s = {1, 3, 4, 5, 6},
+                           .until = {NONE, 3, NONE, NONE, NONE},
+                           .duration_s = {1, 0, 0, 3, 0},
+                           .wait_s = {0, 0, 0, 2, 0}});
 }
 
 /* --- programs -----------------------------------------------------------------------------------
