@@ -43,6 +43,14 @@ static const pipe_kind kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
+bool pipe_schedule_splits(const char *name) {
+  const size_t n = strcspn(name, ":");
+  for (size_t i = 0; i < KINDS; i++)
+    if (!strncmp(kinds[i].name, name, n) && !kinds[i].name[n])
+      return kinds[i].make == pipe_zero_bubble || kinds[i].make == pipe_v;
+  return true;
+}
+
 const char *pipe_schedule_name(size_t i, const char **what) {
   if (i >= KINDS) return NULL;
   *what = kinds[i].what;

@@ -13,6 +13,8 @@ typedef struct {
   const pipe_costs *costs; /* NULL: {0} */
   pipe_limits limits;      /* in_flight 0: as much as the schedule by that name holds */
   uint32_t group;          /* set by pipe_generate: of interleaved, micro-batches of a group */
+  bool steady; /* of schedules that split the backward, the one with the least span_s (pipe_times),
+                  for steps that begin on each device as it is done with the one before */
 } pipe_request;
 
 /* Names: gpipe, 1f1b, interleaved, zb-h1, zb-2p, zbv, v-half, v-min, dualpipe-v; interleaved:N has
@@ -22,6 +24,10 @@ typedef struct {
 hp_status pipe_generate(const char *name, const pipe_request *q, pipe_rows *out);
 /* Its usual number of stages: those of a device, times devices.  HP_ERR_ARG as pipe_generate. */
 hp_status pipe_schedule_stages(const char *name, uint32_t devices, uint32_t *stages);
+/* Does a schedule by that name run the backward to weights by itself?  Rows, or a file of them,
+ * may.
+ */
+bool pipe_schedule_splits(const char *name);
 /* The i-th name and what it is, for help; NULL: no more. */
 const char *pipe_schedule_name(size_t i, const char **what);
 

@@ -13,11 +13,17 @@ void pipe_place_in_v(pipe_rows *p) {
   for (uint32_t s = p->devices; s < p->stages; s++) p->placement[s] = p->stages - 1 - s;
 }
 
-/* step_s + span_s of rows that were made for other costs. */
+/* The lower the better. */
+static double score_of(const pipe_request *q, double step_s, double span_s) {
+  enum { STEADY = 100 };
+  return step_s + (q->steady ? STEADY : 1) * span_s;
+}
+
+/* Of rows that were made for other costs. */
 static hp_status score(const pipe_request *q, const pipe_rows *made, double *out) {
   pipe_times t;
   HP_TRY(pipe_simulate(made, "rows", q->costs, PIPE_FREE_QUEUES, &t));
-  *out = t.step_s + t.span_s;
+  *out = score_of(q, t.step_s, t.span_s);
   pipe_times_free(&t);
   return HP_OK;
 }
@@ -41,7 +47,7 @@ static hp_status fill(const pipe_request *q, const pipe_rows *turns, pipe_fill_p
   pipe_rows made = {0};
   pipe_fill_times times;
   HP_TRY(pipe_fill_with(q, turns, policy, &fits, &made, &times));
-  *reached = fits ? times.step_s + times.span_s : INFINITY;
+  *reached = fits ? score_of(q, times.step_s, times.span_s) : INFINITY;
   hp_status st = fits && policy.even ? score(q, &made, reached) : HP_OK;
   if (st) pipe_rows_free(&made);
   else *out = made;

@@ -31,7 +31,7 @@ static inline void pipe_kind_add(pipe_rows *p, uint32_t d, uint32_t stage, int a
 hp_status pipe_fill_with(const pipe_request *q, const pipe_rows *turns, pipe_fill_policy policy,
                          bool *fits, pipe_rows *out, pipe_fill_times *times);
 /* pipe_fill with each policy, those that wait for rows or those that do not; keeps the best in
- * *out, by the sum of step_s and span_s in *best (INFINITY: no rows yet; it stays so if none fits).
+ * *out, by step_s and span_s, in *best (INFINITY: no rows yet; it stays so if none fits).
  */
 hp_status pipe_fill_best(const pipe_request *q, const pipe_rows *turns, bool patient, double *best,
                          pipe_fill_policy *policy, pipe_rows *out);

@@ -16,7 +16,7 @@ static uint32_t chunks_of(const char *name, uint32_t interleaved) {
 }
 
 static pipe_request request(const char *name, uint32_t devices, uint32_t microbatches) {
-  return (pipe_request){devices * chunks_of(name, 2), devices, microbatches, &unit, {0}, 0};
+  return (pipe_request){devices * chunks_of(name, 2), devices, microbatches, &unit, {0}, 0, false};
 }
 
 /* Generates it, checks that it runs under the limits, and simulates it; pipe_times_free. */
@@ -79,7 +79,7 @@ TEST(interleaved_divides_the_bubble_by_its_stages_a_device) {
   for (int i = 0; i < SIZES; i++)
     for (uint32_t v = 2; v <= 4; v++) {
       const uint32_t p = sizes[i][0], m = 4 * p; /* published for multiples of p */
-      const pipe_request q = {p * v, p, m, &unit, {0}, 0};
+      const pipe_request q = {p * v, p, m, &unit, {0}, 0, false};
       pipe_times t;
       run("interleaved", &q, &t);
       CHECK_NEAR(t.step_s - t.device[0].busy_s, 3.0 * (p - 1), 1e-9); /* of stages 1 / v as long */
@@ -189,8 +189,8 @@ TEST(interleaved_runs_with_micro_batches_that_are_no_multiple_of_devices) {
   for (uint32_t p = 1; p <= 8; p++)
     for (uint32_t v = 2; v <= 4; v++)
       for (uint32_t m = 1; m <= 2 * p + 1; m++) {
-        const pipe_request q = {p * v, p, m, &unit, {0}, 0},
-                           whole = {p * v, p, (m + p - 1) / p * p, &unit, {0}, 0};
+        const pipe_request q = {p * v, p, m, &unit, {0}, 0, false},
+                           whole = {p * v, p, (m + p - 1) / p * p, &unit, {0}, 0, false};
         pipe_times t, all;
         run("interleaved", &q, &t);
         run("interleaved", &whole, &all);
@@ -207,7 +207,7 @@ TEST(interleaved_has_groups_of_any_number_of_micro_batches_from_that_of_devices)
       for (uint32_t n = p; n <= 2 * p + 1; n++)
         for (uint32_t m = 1; m <= 3 * p; m++) {
           char name[32];
-          const pipe_request q = {p * v, p, m, &unit, {0}, 0};
+          const pipe_request q = {p * v, p, m, &unit, {0}, 0, false};
           pipe_times t, usual;
           snprintf(name, sizeof name, "interleaved:%u", n);
           run(name, &q, &t);
@@ -222,7 +222,7 @@ TEST(interleaved_has_groups_of_any_number_of_micro_batches_from_that_of_devices)
 TEST(larger_groups_hide_slow_transfers) {
   double slow[8];
   for (int s = 0; s < 8; s++) slow[s] = 2;
-  pipe_request q = {8, 4, 16, &(pipe_costs){.transfer_s = slow}, {0}, 0};
+  pipe_request q = {8, 4, 16, &(pipe_costs){.transfer_s = slow}, {0}, 0, false};
   pipe_times t, usual;
   run("interleaved:8", &q, &t);
   run("interleaved", &q, &usual);
@@ -272,7 +272,7 @@ TEST(limits_that_nothing_fits_under_are_refused) {
   const uint64_t bytes[] = {100, 100, 100, 100};
   const pipe_costs c = {.bytes = bytes};
   pipe_rows p;
-  pipe_request q = {4, 4, 8, &c, {.in_flight = 4}, 0};
+  pipe_request q = {4, 4, 8, &c, {.in_flight = 4}, 0, false};
   CHECK_EQ(pipe_generate("gpipe", &q, &p), HP_ERR_OOM);
   CHECK_FAILS(HP_ERR_OOM, "gpipe holds 8 micro-batches of a stage in flight on device 0, and the "
                           "limit is 4; take 1f1b, zb-h1 or v-min, or fewer micro-batches");
@@ -294,7 +294,7 @@ TEST(limits_that_nothing_fits_under_are_refused) {
 
 TEST(requests_that_cannot_be_are_refused) {
   pipe_rows p;
-  pipe_request q = {4, 4, 8, &unit, {0}, 0};
+  pipe_request q = {4, 4, 8, &unit, {0}, 0, false};
   const double bad[] = {1, 1, -1, 1};
   CHECK_FAILS(pipe_generate("zbh1", &q, &p),
               "no pipeline schedule, and no file of rows, is called \"zbh1\", did you mean "
@@ -324,13 +324,13 @@ TEST(requests_that_cannot_be_are_refused) {
               "dualpipe-v needs at least 8 micro-batches a step "
               "on 4 devices, not 7; take more of them "
               "(gradient accumulation), or zbv, which needs");
-  q = (pipe_request){4, 4, 0, &unit, {0}, 0};
+  q = (pipe_request){4, 4, 0, &unit, {0}, 0, false};
   CHECK_FAILS(pipe_generate("1f1b", &q, &p), "expected at least 1 of each");
   q.microbatches = PIPE_MICROBATCHES + 1;
   CHECK_FAILS(pipe_generate("1f1b", &q, &p), "at most 4096 stages, 1048576 micro-batches");
-  q = (pipe_request){4096, 4096, 129, &unit, {0}, 0};
+  q = (pipe_request){4096, 4096, 129, &unit, {0}, 0, false};
   CHECK_FAILS(pipe_generate("1f1b", &q, &p), "524288 of both together");
-  q = (pipe_request){4, 4, 8, &(pipe_costs){.forward_s = bad}, {0}, 0};
+  q = (pipe_request){4, 4, 8, &(pipe_costs){.forward_s = bad}, {0}, 0, false};
   CHECK_FAILS(pipe_generate("zb-h1", &q, &p), "forward of stage 2 is -1 s");
 }
 
@@ -471,7 +471,7 @@ TEST(schedules_of_64_stages_and_512_micro_batches_take_less_than_a_second) {
   const char *what, *name;
   for (size_t i = 0; (name = pipe_schedule_name(i, &what)); i++) {
     pipe_times t;
-    pipe_request q = {64, 64 / chunks_of(name, 2), 512, &unit, {0}, 0};
+    pipe_request q = {64, 64 / chunks_of(name, 2), 512, &unit, {0}, 0, false};
     const clock_t start = clock();
     run(name, &q, &t);
     const double s = (double)(clock() - start) / CLOCKS_PER_SEC;
