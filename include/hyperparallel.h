@@ -197,6 +197,12 @@ void hp_adamw(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_tensor v
               hp_tensor lr, hp_tensor step, hp_tensor sqrt_bc2, const hp_adamw_options *o);
 void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tensor factor,
             hp_tensor lr, double momentum, double decay); /* PyTorch's, to p and buffer */
+/* The same, but they return the new p and assign nothing. */
+hp_tensor hp_adamw_param(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_tensor v,
+                         hp_tensor factor, hp_tensor lr, hp_tensor step, hp_tensor sqrt_bc2,
+                         const hp_adamw_options *o);
+hp_tensor hp_sgd_param(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tensor factor,
+                       hp_tensor lr, double momentum, double decay);
 /* --- layouts: how a tensor is sharded over devices --------------------------------------- */
 /* A mesh of devices with named axes (rank_list NULL: 0, 1, 2, ...) and, after hp_layout_call, the
  * sharding of a tensor: for each dim the axes that shard it, the first outermost; the other axes
@@ -339,7 +345,9 @@ hp_status hp_program_io_info(const hp_program *p, int i, const char **name, hp_d
  * "stage action microbatch", stage * for all.  An action is a piece, or NAME:FB for some of it: F
  * forward, B backward, W backward to the gradient of one param, U update.  Rows share params;
  * inputs and outputs of micro-batch M, if there are several, are NAME@M.  The options are those of
- * the first row's piece. */
+ * the first row's piece.  On a pipeline the rows of N micro-batches and their update may be
+ * followed by the same N as micro-batches N to 2N - 1, those of the next step: see hp_run_step.
+ * Outputs ahead.PARAM of the update are what these read as PARAM. */
 typedef struct hp_piece hp_piece;
 hp_status hp_piece_compile(const hp_graph *g, hp_device *d, const hp_compile_options *o,
                            hp_piece **out);
@@ -356,6 +364,10 @@ typedef struct {
   size_t bytes;
 } hp_io;
 hp_status hp_run(hp_program *p, const hp_io *io, int n); /* all inputs, any outputs, each once */
+/* The same of a pipeline's step whose rows go on behind the update (hp_link).  ahead: runs forwards
+ * of the next step before the update.  continues: goes on with those of the run before, if no other
+ * program has run since, and no param was read or written. */
+hp_status hp_run_step(hp_program *p, const hp_io *io, int n, bool continues, bool ahead);
 enum { HP_TIERS = 3, HP_WIDEST_GAPS = 5 }; /* gaps: rows of hp_op_time that reports show first */
 const char *hp_memory_class(int i);  /* "parameters", "gradients", "optimizer", "activations", .. */
 typedef struct {                     /* memory of a program on each device, in bytes */
@@ -380,6 +392,7 @@ typedef struct {
   double flops, bytes, received;              /* of one run; received: from other devices */
   double comm_s, can_overlap_s, overlapped_s; /* of collectives of the last run */
   int instructions, kernels, host_updates; /* kernels: distinct loop kernels; updates on the host */
+  int ahead; /* micro-batches of the next step with forwards that run before the update */
 } hp_program_stats;
 /* The plan of hp_compile, without taking any memory of the device: a dry run.  run_s is 0.
  * HP_ERR_OOM if the memory limit is too small: then only out->memory is set, to what is needed. */

@@ -542,14 +542,8 @@ static uint8_t begin_update(hp_graph *g) {
   return before;
 }
 
-HP_API void hp_adamw(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_tensor v,
-                     hp_tensor factor, hp_tensor lr, hp_tensor step, hp_tensor sqrt_bc2,
-                     const hp_adamw_options *o) {
-  API_BUILD(g, "p grad m v factor lr step sqrt_bc2", );
-  val in[8] = {API_VALUE(g, p),    API_VALUE(g, grad),    API_VALUE(g, m),
-               API_VALUE(g, v),    API_VALUE(g, factor),  API_VALUE(g, lr),
-               API_VALUE(g, step), API_VALUE(g, sqrt_bc2)};
-  if (!api_need_given(g, o, "o")) return;
+/* The op with its three results: param, m, v; 0 after a failure. */
+static val add_adamw(hp_graph *g, const val in[8], const hp_adamw_options *o) {
   attr_record a = {0};
   attr_put_float(&a, o->beta1);
   attr_put_float(&a, o->beta2);
@@ -557,6 +551,24 @@ HP_API void hp_adamw(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_t
   attr_put_float(&a, o->decay);
   uint8_t phase = begin_update(g);
   val x = ops_add(g, OP_ADAMW, in, 8, &a);
+  g->phase = phase;
+  return x;
+}
+
+#define ADAMW_OPERANDS                                                                             \
+  {                                                                                                \
+    API_VALUE(g, p), API_VALUE(g, grad), API_VALUE(g, m), API_VALUE(g, v), API_VALUE(g, factor),   \
+        API_VALUE(g, lr), API_VALUE(g, step), API_VALUE(g, sqrt_bc2)                               \
+  }
+
+HP_API void hp_adamw(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_tensor v,
+                     hp_tensor factor, hp_tensor lr, hp_tensor step, hp_tensor sqrt_bc2,
+                     const hp_adamw_options *o) {
+  API_BUILD(g, "p grad m v factor lr step sqrt_bc2", );
+  val in[8] = ADAMW_OPERANDS;
+  if (!api_need_given(g, o, "o")) return;
+  val x = add_adamw(g, in, o);
+  uint8_t phase = begin_update(g);
   if (x) {
     ops_assign(g, in[0], x);
     ops_assign(g, in[2], x + 1);
@@ -565,17 +577,45 @@ HP_API void hp_adamw(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_t
   g->phase = phase;
 }
 
-HP_API void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tensor factor,
-                   hp_tensor lr, double momentum, double decay) {
-  API_BUILD(g, "p grad buffer factor lr", );
-  val in[5] = {API_VALUE(g, p), API_VALUE(g, grad), API_VALUE(g, buffer), API_VALUE(g, factor),
-               API_VALUE(g, lr)};
+HP_API hp_tensor hp_adamw_param(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor m, hp_tensor v,
+                                hp_tensor factor, hp_tensor lr, hp_tensor step, hp_tensor sqrt_bc2,
+                                const hp_adamw_options *o) {
+  API_BUILD(g, "p grad m v factor lr step sqrt_bc2", HP_NONE);
+  val in[8] = ADAMW_OPERANDS;
+  if (!api_need_given(g, o, "o")) return HP_NONE;
+  return api_tensor(g, add_adamw(g, in, o));
+}
+
+static val add_sgd(hp_graph *g, const val in[5], double momentum, double decay) {
   attr_record a = {0};
   attr_put_float(&a, momentum);
   attr_put_float(&a, decay);
   uint8_t phase = begin_update(g);
   val x = ops_add(g, OP_SGD, in, 5, &a);
+  g->phase = phase;
+  return x;
+}
+
+#define SGD_OPERANDS                                                                               \
+  {                                                                                                \
+    API_VALUE(g, p), API_VALUE(g, grad), API_VALUE(g, buffer), API_VALUE(g, factor),               \
+        API_VALUE(g, lr)                                                                           \
+  }
+
+HP_API void hp_sgd(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer, hp_tensor factor,
+                   hp_tensor lr, double momentum, double decay) {
+  API_BUILD(g, "p grad buffer factor lr", );
+  val in[5] = SGD_OPERANDS;
+  val x = add_sgd(g, in, momentum, decay);
+  uint8_t phase = begin_update(g);
   if (x) ops_assign(g, in[0], x);
   if (x && momentum != 0) ops_assign(g, in[2], x + 1);
   g->phase = phase;
+}
+
+HP_API hp_tensor hp_sgd_param(hp_graph *g, hp_tensor p, hp_tensor grad, hp_tensor buffer,
+                              hp_tensor factor, hp_tensor lr, double momentum, double decay) {
+  API_BUILD(g, "p grad buffer factor lr", HP_NONE);
+  val in[5] = SGD_OPERANDS;
+  return api_tensor(g, add_sgd(g, in, momentum, decay));
 }

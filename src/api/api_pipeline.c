@@ -197,6 +197,7 @@ typedef struct {
   VEC(transfer_row) row;
   pipeline_plan plan;
   uint64_t *bytes; /* [2][meshes] of a device: planned, and of named tensors */
+  uint32_t next;   /* micro-batches of the next step behind the update */
 } pipeline_link;
 
 /* The actions of a piece on all meshes, in *out. */
@@ -209,14 +210,34 @@ static hp_status find_actions(const hp_piece *p, uint8_t *out) {
   return HP_OK;
 }
 
+static bool has_update(const pipeline_link *l) { return l->in.update != PROG_NONE; }
+
+/* Behind the update come the micro-batches of the next step, which are those of this one with
+ * numbers that go on. */
+static hp_status read_next(pipeline_link *l, size_t i) {
+  const piece_run *run = &l->s->rows.run.at[i];
+  uint32_t expected = l->in.micros + l->next;
+  if (run->microbatch != expected || l->next == l->in.micros)
+    HP_FAIL(HP_ERR_ARG,
+            "rows:%d: micro-batch %u behind the update; expected %u: the %u of the next step in "
+            "order, each once",
+            run->line, run->microbatch, expected, l->in.micros);
+  if (run->piece != l->piece_of[l->next])
+    HP_FAIL(HP_ERR_ARG,
+            "rows:%d: \"%s\" for micro-batch %u of the next step; expected \"%s\", as in this one",
+            run->line, l->s->action[run->piece], run->microbatch,
+            l->s->action[l->piece_of[l->next]]);
+  l->next++;
+  l->in.next = true;
+  return HP_OK;
+}
+
 static hp_status read_run(pipeline_link *l, size_t i) {
   const piece_run *run = &l->s->rows.run.at[i];
   uint8_t actions = 0;
+  if (has_update(l)) return read_next(l, i);
   HP_TRY(find_actions(l->s->piece[run->piece], &actions));
   bool updates = actions & ACTION_UPDATE, is_micro = actions & (uint8_t)~ACTION_UPDATE || !actions;
-  if (updates && i + 1 < l->s->rows.run.len)
-    HP_FAIL(HP_ERR_ARG, "rows:%d: \"%s\" has the update; on a pipeline that comes last", run->line,
-            l->s->action[run->piece]);
   if (updates) {
     l->in.update = run->piece;
     l->in.update_micro = run->microbatch;
@@ -238,6 +259,13 @@ static hp_status read_runs(pipeline_link *l) {
   if (!l->in.micros)
     HP_FAIL(HP_ERR_UNSUPPORTED,
             "an update without a forward: on a pipeline a step ends with its update (update: end)");
+  if (l->next && hp_device_memory_limit(l->d))
+    HP_FAIL(HP_ERR_UNSUPPORTED,
+            "rows: the device has a memory limit, under which nothing of the next step runs ahead; "
+            "leave out the rows behind the update");
+  if (l->next && l->next < l->in.micros)
+    HP_FAIL(HP_ERR_ARG, "rows: %u of the next step's %u micro-batches; expected all or none",
+            l->next, l->in.micros);
   return HP_OK;
 }
 
@@ -319,6 +347,7 @@ static hp_status begin_link(const step *s, bool together, pipeline_link *l) {
                       .micros = l->in.micros,
                       .update = l->in.update,
                       .update_micro = l->in.update_micro,
+                      .next = l->in.next,
                       .agree = together && d->own < d->n ? agree : NULL,
                       .context = d};
   l->in = in;
@@ -348,7 +377,10 @@ static hp_status link_mesh(const pipeline_link *l, int on, compilation *out) {
   const link_rows rows = {.row = m->row.at,
                           .rows = m->row.len,
                           .transfer = m->transfer.at,
-                          .transfers = m->transfer.len};
+                          .transfers = m->transfer.len,
+                          .micros = l->plan.ahead.rows ? l->in.micros : 0,
+                          .update = l->in.update,
+                          .ahead = l->plan.runs_ahead};
   compilation nothing = {0}, **c = mem_calloc(pieces, sizeof *c);
   *out = (compilation){0};
   HP_TRY_MEM(c);
@@ -431,7 +463,8 @@ static hp_status name_io(const pipeline_link *l, int on, const piece_run *run, p
     val v = n->op == OP_INPUT ? n->out0 : graph_in(part->g, n)[0];
     if (l->in.micros > 1) snprintf(full, sizeof full, "%s@%u", io, run->microbatch);
     else snprintf(full, sizeof full, "%s", io);
-    HP_TRY(pipeline_runs_name(r, on, full, graph_value(part->g, v), n->op == OP_OUTPUT));
+    bool gives = n->op == OP_OUTPUT && run->microbatch < l->in.micros;
+    HP_TRY(pipeline_runs_name(r, on, full, graph_value(part->g, v), gives));
   }
   return HP_OK;
 }
@@ -551,6 +584,7 @@ hp_status api_pipeline_stats(const pipeline_program *p, hp_program_stats *out) {
     add_stats(&one, !k, &sum);
   }
   sum.predicted_s = pipeline_plan_seconds(&p->plan);
+  sum.ahead = (int)p->plan.ahead.micros;
   sum.memory.devices = p->d->n;
   *out = sum;
   return HP_OK;
@@ -647,6 +681,7 @@ hp_status api_pipeline_plan(const step *s, hp_program_stats *out, const char *wh
   if (st == HP_ERR_OOM) out->memory = sum.memory;
   if (!st) {
     sum.predicted_s = pipeline_plan_seconds(&l.plan);
+    sum.ahead = (int)l.plan.ahead.micros;
     sum.memory.devices = l.d->n;
     sum.compile_s = time_now_s() - start;
     *out = sum;

@@ -6,6 +6,7 @@
 #include "base/io.h"
 #include "base/milestone.h"
 #include "base/thread.h"
+#include "comm/world.h"
 #include "compile/compile.h"
 #include "sim/cost.h"
 #include "compile/load.h"
@@ -221,8 +222,29 @@ HP_API hp_status hp_run(hp_program *p, const hp_io *io, int n) {
   if (n < 0) API_REFUSE("n is %d; expected 0 or more", n);
   if (n) API_NEED(io);
   DEVICE_MESH_HOLD(p->r.d);
-  if (p->pipeline) return api_result(__func__, pipeline_runs_run(p->pipeline->runs, io, n));
+  if (p->pipeline) return api_result(__func__, pipeline_runs_run(p->pipeline->runs, io, n, 0));
   return api_result(__func__, runs_run(&p->r, io, n));
+}
+
+/* Some devices of a pipeline may have run another program since. */
+static hp_status run_pipeline(const pipeline_runs *r, bool continues, bool ahead, unsigned *how) {
+  bool all = continues && pipeline_runs_can_continue(r);
+  if (continues) HP_TRY(world_agree(all, &all));
+  *how = (all ? EXEC_CONTINUES : 0u) | (ahead ? EXEC_AHEAD : 0u);
+  return HP_OK;
+}
+
+HP_API hp_status hp_run_step(hp_program *p, const hp_io *io, int n, bool continues, bool ahead) {
+  unsigned how;
+  API_CALL;
+  API_NEED(p);
+  if (n < 0) API_REFUSE("n is %d; expected 0 or more", n);
+  if (n) API_NEED(io);
+  DEVICE_MESH_HOLD(p->r.d);
+  if (!p->pipeline) return api_result(__func__, runs_run(&p->r, io, n));
+  hp_status st = run_pipeline(p->pipeline->runs, continues, ahead, &how);
+  if (!st) st = pipeline_runs_run(p->pipeline->runs, io, n, how);
+  return api_result(__func__, st);
 }
 
 HP_API hp_status hp_program_stats_get(const hp_program *p, hp_program_stats *out) {

@@ -241,7 +241,7 @@ static hp_status stage_slice_updates(stage_state *s) {
 static hp_status stage_choose(stage_state *s) { return s->t->choose(s->t->context, s->p); }
 
 static hp_status stage_prepare(stage_state *s) {
-  s->workspace = mem_calloc(s->p->insts.len + 1, sizeof *s->workspace); /* copies: none */
+  s->workspace = mem_calloc(program_kernels(s->p) + 1, sizeof *s->workspace); /* copies: none */
   HP_TRY_MEM(s->workspace);
   return s->t->prepare(s->t->context, s->p, s->workspace, &s->kernels);
 }

@@ -256,7 +256,7 @@ static hp_status emit_copy(applying *a, size_t k) {
   n.stream = (uint8_t)(c->in ? STREAM_COPY_IN : STREAM_COPY_OUT);
   if (it->tier) n.stream = (uint8_t)(c->in ? STREAM_FLASH_IN : STREAM_FLASH_OUT);
   n.n_in = n.n_out = 1;
-  n.kernel = (uint32_t)a->p->insts.len;
+  n.kernel = (uint32_t)program_kernels(a->p);
   n.attr = a->attr[it->tier];
   n.engine = 0;
   n.workspace = PROG_NONE;

@@ -1,5 +1,6 @@
 #include "compile/pipeline_rows.h"
 
+#include "compile/pipeline_ahead.h"
 #include "compile/pipeline_check.h"
 #include "prog/actions.h"
 #include "sched/pipe_check.h"
@@ -29,6 +30,8 @@ typedef struct {
   uint32_t *number; /* [crossings][2] 1 + its transfer on the mesh that sends, and that receives */
   uint32_t *row_of; /* [stages][micros][2] the row of F, and that of B */
   double *f_s, *b_s, *w_s; /* [stages][micros] seconds of F, B and W */
+  double *guess_s;         /* [stages] and to update the params that rows ahead read, beforehand */
+  bool *can;               /* [stages] may rows run ahead? */
   bool split;              /* there are rows of W */
 } planner;
 
@@ -159,6 +162,7 @@ static void find_costs(planner *p) {
   set_least(p, p->f_s);
   set_least(p, p->b_s);
   set_least(p, p->w_s);
+  for (int s = 0; s < p->s->place.stages; s++) p->out->update_s[s] -= p->guess_s[s];
 }
 
 static hp_status agree_on_costs(const planner *p) {
@@ -167,11 +171,9 @@ static hp_status agree_on_costs(const planner *p) {
   const struct {
     double *costs;
     size_t n;
-  } each[] = {{p->f_s, cells},
-              {p->b_s, cells},
-              {p->w_s, cells},
-              {p->out->update_s, stages},
-              {p->out->transfer_s, p->out->edges}};
+  } each[] = {{p->f_s, cells},      {p->b_s, cells},
+              {p->w_s, cells},      {p->out->update_s, stages},
+              {p->guess_s, stages}, {p->out->transfer_s, p->out->edges}};
   for (size_t i = 0; s->agree && i < sizeof each / sizeof *each; i++)
     if (each[i].n) HP_TRY(s->agree(s->context, each[i].costs, each[i].n));
   set_mean(p, p->f_s, p->out->forward_s);
@@ -222,6 +224,35 @@ static pipe_request request_of(const pipeline_step *s, const pipe_costs *costs) 
                         .costs = costs};
 }
 
+static hp_status find_ahead(const planner *p, const pipe_costs *costs, const pipe_rows *rows,
+                            const char *source, pipe_ahead *out) {
+  const pipe_ahead_request ahead = {p->can, p->guess_s};
+  return p->s->next ? pipe_ahead_find(rows, source, costs, &ahead, out) : HP_OK;
+}
+
+/* With rows of the next step another schedule of the same name may be better: one on whose devices
+ * the spans are short, whenever they end. */
+static hp_status try_steady(const planner *p, pipe_request q, const char *source, pipe_rows *rows,
+                            pipe_ahead *ahead) {
+  pipe_rows other = {0};
+  pipe_ahead gains = {0};
+  q.steady = true;
+  if (!p->s->next || !p->can[0] || pipe_is_rows(p->s->schedule)) return HP_OK;
+  hp_status st = make_rows(p->s, &q, &other);
+  if (!st) st = find_ahead(p, q.costs, &other, source, &gains);
+  if (!st && gains.micros && gains.step_s < ahead->step_s) {
+    pipe_rows before = *rows;
+    pipe_ahead had = *ahead;
+    *rows = other;
+    *ahead = gains;
+    other = before;
+    gains = had;
+  }
+  pipe_rows_free(&other);
+  pipe_ahead_free(&gains);
+  return st;
+}
+
 static hp_status make_schedule(planner *p) {
   const pipeline_step *s = p->s;
   pipeline_plan *out = p->out;
@@ -231,6 +262,10 @@ static hp_status make_schedule(planner *p) {
   char file[PIPE_FILE_NAME];
   const char *source = pipe_rows_source(s->schedule, file);
   HP_TRY(pipe_check(&out->rows, source, &costs, (pipe_limits){0}));
+  HP_TRY(find_ahead(p, &costs, &out->rows, source, &out->ahead));
+  HP_TRY(try_steady(p, q, source, &out->rows, &out->ahead));
+  for (uint32_t i = 0; s->next && i < pipe_rows_count(&out->rows); i++)
+    if (pipe_ahead_has(&out->rows, &out->ahead, i)) out->runs_ahead[out->rows.row[i].stage] = true;
   return pipe_simulate(&out->rows, source, &costs, PIPE_ONE_STREAM, &out->times);
 }
 
@@ -289,6 +324,7 @@ typedef struct {
   uint32_t row;      /* index in pipe_rows.row; of a transfer, that which makes the value */
   uint32_t crossing; /* of a transfer */
   uint32_t micro;
+  uint8_t ahead;
 } event;
 typedef VEC(event) events;
 
@@ -312,7 +348,31 @@ static int by_time(const void *a, const void *b) {
   if (x->at_s != y->at_s) return x->at_s < y->at_s ? -1 : 1;
   if (x->is_row != y->is_row) return x->is_row ? 1 : -1;
   if (x->row != y->row) return x->row < y->row ? -1 : 1;
+  if (x->micro != y->micro) return x->micro < y->micro ? -1 : 1;
   return x->crossing < y->crossing ? -1 : x->crossing > y->crossing;
+}
+
+static bool is_ahead(const planner *p, uint32_t row) {
+  return p->s->next && pipe_ahead_has(&p->out->rows, &p->out->ahead, row);
+}
+
+/* The event, and what is done for the next step at that time of its own. */
+static hp_status add_event(const planner *p, event e, double ahead_s, events *out) {
+  bool ahead = e.ahead;
+  if (!vec_push(out, e)) return HP_ERR_OOM;
+  e.ahead = AHEAD_NEXT;
+  e.micro += p->s->micros;
+  e.at_s = ahead_s;
+  return !ahead || vec_push(out, e) ? HP_OK : HP_ERR_OOM;
+}
+
+/* With rows that run ahead, times are those of a step between others. */
+static double start_of(const planner *p, uint32_t row) {
+  return p->out->ahead.micros ? p->out->ahead.start_s[row] : p->out->times.start_s[row];
+}
+
+static double end_of(const planner *p, uint32_t row) {
+  return p->out->ahead.micros ? p->out->ahead.end_s[row] : p->out->times.end_s[row];
 }
 
 static hp_status list_transfers(const planner *p, uint32_t micro, events *out) {
@@ -321,9 +381,15 @@ static hp_status list_transfers(const planner *p, uint32_t micro, events *out) {
     if (p->s->crossing[c].piece != p->s->piece_of[micro] || m->action == ACTION_UPDATE) continue;
     size_t at = ((size_t)m->stage * p->s->micros + micro) * 2;
     uint32_t row = p->row_of[at + (m->action != ACTION_FORWARD)];
-    event e = {.at_s = p->out->times.end_s[row], .row = row, .crossing = c, .micro = micro};
+    event e = {.at_s = end_of(p, row), .row = row, .crossing = c, .micro = micro};
     if (m->once) e.at_s = 0;
-    if ((!m->once || is_first(p, micro, c)) && !vec_push(out, e)) return HP_ERR_OOM;
+    if (m->once && !is_first(p, micro, c)) continue;
+    double ahead_s = 0;
+    if (!m->once && m->action == ACTION_FORWARD && is_ahead(p, row)) {
+      e.ahead = AHEAD_AGAIN;
+      ahead_s = p->out->ahead.next_end_s[row];
+    }
+    HP_TRY(add_event(p, e, ahead_s, out));
   }
   return HP_OK;
 }
@@ -331,23 +397,42 @@ static hp_status list_transfers(const planner *p, uint32_t micro, events *out) {
 static hp_status list_events(const planner *p, events *out) {
   const pipe_rows *rows = &p->out->rows;
   for (uint32_t i = 0; i < pipe_rows_count(rows); i++) {
-    event e = {.at_s = p->out->times.start_s[i], .is_row = true, .row = i};
-    if (!vec_push(out, e)) return HP_ERR_OOM;
+    event e = {.at_s = start_of(p, i),
+               .is_row = true,
+               .row = i,
+               .micro = rows->row[i].microbatch,
+               .ahead = is_ahead(p, i) ? AHEAD_AGAIN : 0};
+    HP_TRY(add_event(p, e, e.ahead ? p->out->ahead.next_start_s[i] : 0, out));
   }
   for (uint32_t micro = 0; micro < p->s->micros; micro++) HP_TRY(list_transfers(p, micro, out));
   if (out->len) qsort(out->at, out->len, sizeof *out->at, by_time);
   return HP_OK;
 }
 
+/* The params that rows of the next step read come before the first of them. */
+static hp_status begin_ahead(const planner *p, uint32_t on) {
+  link_row_list *rows = &p->out->mesh[on].row;
+  link_row made = {.piece = p->s->update,
+                   .actions = ACTION_UPDATE,
+                   .microbatch = p->s->update_micro,
+                   .part = LINK_AHEAD};
+  for (size_t i = rows->len; i-- > 0 && rows->at[i].ahead != AHEAD_AGAIN;)
+    if (rows->at[i].part == LINK_AHEAD) return HP_OK;
+  return vec_push(rows, made) ? HP_OK : HP_ERR_OOM;
+}
+
 /* A mesh for which the graph has nothing has no rows. */
-static hp_status add_row(const planner *p, const pipe_row *row) {
+static hp_status add_row(const planner *p, const event *e) {
+  const pipe_row *row = &p->out->rows.row[e->row];
   link_row made = {.piece = p->s->piece_of[row->microbatch],
                    .stage = row->stage,
                    .actions = row->actions,
                    .of_stage = true,
-                   .microbatch = row->microbatch,
-                   .with_next = row->with_next};
+                   .microbatch = e->micro,
+                   .with_next = row->with_next,
+                   .ahead = e->ahead};
   if (!lowered(p, made.piece, mesh_of(p, row->stage))) return HP_OK;
+  if (e->ahead == AHEAD_NEXT) HP_TRY(begin_ahead(p, mesh_of(p, row->stage)));
   if (!p->split && made.actions & PIPE_B) made.actions |= ACTION_WEIGHTS;
   return vec_push(&p->out->mesh[mesh_of(p, row->stage)].row, made) ? HP_OK : HP_ERR_OOM;
 }
@@ -378,7 +463,8 @@ static hp_status declare_params(const planner *p) {
   return HP_OK;
 }
 
-static hp_status add_transfer(const planner *p, uint32_t crossing, bool sends, uint32_t micro) {
+static hp_status add_transfer(const planner *p, uint32_t crossing, bool sends, uint32_t micro,
+                              uint8_t ahead) {
   const pipeline_crossing *x = &p->s->crossing[crossing];
   mesh_rows *to = &p->out->mesh[sends ? x->from : x->to];
   HP_TRY(declare_transfer(p, crossing, sends));
@@ -387,7 +473,8 @@ static hp_status add_transfer(const planner *p, uint32_t crossing, bool sends, u
                   .stage = m->stage,
                   .actions = m->action == ACTION_WEIGHTS ? ACTION_BACKWARD : m->action,
                   .microbatch = micro,
-                  .transfer = p->number[2 * (size_t)crossing + !sends]};
+                  .transfer = p->number[2 * (size_t)crossing + !sends],
+                  .ahead = ahead};
   return vec_push(&to->row, row) ? HP_OK : HP_ERR_OOM;
 }
 
@@ -397,9 +484,9 @@ static hp_status add_events(const planner *p) {
   if (!st) st = list_events(p, &all);
   for (size_t i = 0; !st && i < all.len; i++) {
     const event *e = &all.at[i];
-    if (e->is_row) st = add_row(p, &p->out->rows.row[e->row]);
-    else st = add_transfer(p, e->crossing, true, e->micro);
-    if (!st && !e->is_row) st = add_transfer(p, e->crossing, false, e->micro);
+    if (e->is_row) st = add_row(p, e);
+    else st = add_transfer(p, e->crossing, true, e->micro, e->ahead);
+    if (!st && !e->is_row) st = add_transfer(p, e->crossing, false, e->micro, e->ahead);
   }
   vec_free(&all);
   return st;
@@ -428,7 +515,8 @@ static hp_status add_range(update_rows *u, uint32_t end) {
                    .actions = ACTION_UPDATE,
                    .first = u->from,
                    .end = end,
-                   .microbatch = u->p->s->update_micro};
+                   .microbatch = u->p->s->update_micro,
+                   .part = u->p->s->next ? LINK_BEHIND : LINK_ALL};
   if (end == u->from) return HP_OK;
   u->from = end;
   return vec_push(&u->p->out->mesh[u->mesh].row, made) ? HP_OK : HP_ERR_OOM;
@@ -449,7 +537,7 @@ static hp_status add_ready(update_rows *u, uint32_t i) {
     bool sends = u->p->s->crossing[u->next].from == u->mesh, made = m->of_update || m->inst < i;
     if (sends ? !made : !needs_transfer(u, i)) return HP_OK;
     HP_TRY(add_range(u, i));
-    HP_TRY(add_transfer(u->p, u->next, sends, u->p->s->update_micro));
+    HP_TRY(add_transfer(u->p, u->next, sends, u->p->s->update_micro, 0));
   }
   return HP_OK;
 }
@@ -470,6 +558,7 @@ static hp_status read_pieces(planner *p) {
   HP_TRY(find_actions(p));
   for (size_t c = 0; c < p->s->crossings; c++) HP_TRY(find_made(p, c));
   HP_TRY(find_edges(p));
+  if (p->s->next) HP_TRY(pipeline_ahead_stages(p->s, p->action, p->can, p->guess_s));
   find_costs(p);
   return agree_on_costs(p);
 }
@@ -491,6 +580,7 @@ static hp_status begin(const pipeline_step *s, pipeline_plan *out, planner *p) {
                          .backward_s = mem_calloc(stages, sizeof(double)),
                          .weights_s = mem_calloc(stages, sizeof(double)),
                          .update_s = mem_calloc(stages, sizeof(double)),
+                         .runs_ahead = mem_calloc(stages, sizeof(bool)),
                          .edge = mem_calloc(s->edges + 1, sizeof *out->edge),
                          .transfer_s = mem_calloc(s->edges + 1, sizeof(double)),
                          .mesh = mem_calloc((size_t)s->place.meshes, sizeof *out->mesh),
@@ -503,10 +593,12 @@ static hp_status begin(const pipeline_step *s, pipeline_plan *out, planner *p) {
                  .row_of = mem_calloc(stages * s->micros, 2 * sizeof *p->row_of),
                  .f_s = mem_calloc(stages * s->micros, sizeof(double)),
                  .b_s = mem_calloc(stages * s->micros, sizeof(double)),
-                 .w_s = mem_calloc(stages * s->micros, sizeof(double))};
+                 .w_s = mem_calloc(stages * s->micros, sizeof(double)),
+                 .guess_s = mem_calloc(stages, sizeof(double)),
+                 .can = mem_calloc(stages, sizeof(bool))};
   bool room = out->forward_s && out->backward_s && out->weights_s && out->update_s && out->edge &&
               out->transfer_s && out->mesh && p->action && p->made && p->number && p->row_of &&
-              p->f_s && p->b_s && p->w_s;
+              p->f_s && p->b_s && p->w_s && p->guess_s && p->can && out->runs_ahead;
   return room ? HP_OK : HP_ERR_OOM;
 }
 
@@ -520,6 +612,8 @@ static void end(planner *p) {
   mem_free(p->f_s);
   mem_free(p->b_s);
   mem_free(p->w_s);
+  mem_free(p->guess_s);
+  mem_free(p->can);
 }
 
 hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out) {
@@ -554,7 +648,7 @@ hp_status pipeline_plan_order(const pipeline_step *s, uint32_t *order) {
 }
 
 /* Stages of a mesh are updated one after the other. */
-double pipeline_plan_seconds(const pipeline_plan *p) {
+double pipeline_plan_alone_s(const pipeline_plan *p) {
   double most = 0;
   for (uint32_t d = 0; d < p->rows.devices; d++) {
     double own = 0;
@@ -563,6 +657,10 @@ double pipeline_plan_seconds(const pipeline_plan *p) {
     if (own > most) most = own;
   }
   return p->times.step_s + most;
+}
+
+double pipeline_plan_seconds(const pipeline_plan *p) {
+  return p->ahead.micros ? p->ahead.step_s : pipeline_plan_alone_s(p);
 }
 
 double pipeline_plan_sent_s(const pipeline_plan *p, uint32_t stage) {
@@ -584,7 +682,9 @@ void pipeline_plan_free(pipeline_plan *p) {
   mem_free(p->update_s);
   mem_free(p->edge);
   mem_free(p->transfer_s);
+  mem_free(p->runs_ahead);
   pipe_times_free(&p->times);
+  pipe_ahead_free(&p->ahead);
   pipe_rows_free(&p->rows);
   *p = (pipeline_plan){0};
 }

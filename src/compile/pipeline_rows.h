@@ -9,6 +9,7 @@
 
 #include "pass/stage_cut.h"
 #include "prog/link.h"
+#include "sched/pipe_ahead.h"
 #include "sched/pipe_simulate.h"
 #include "topo/cluster.h"
 
@@ -38,6 +39,7 @@ typedef struct {
   uint32_t
       update; /* the piece with the update, that of a micro-batch or another; PROG_NONE: none */
   uint32_t update_micro;
+  bool next; /* forwards of the next step may run before the update: its micro-batches are alike */
   /* Makes n costs those of all processes, whose schedules must be the same; NULL: there is one. */
   hp_status (*agree)(void *context, double *costs, size_t n);
   void *context;
@@ -51,8 +53,10 @@ typedef struct {
 } mesh_rows;
 
 typedef struct {
-  pipe_rows rows;                                        /* the schedule, */
-  pipe_times times;                                      /* and its simulation */
+  pipe_rows rows;   /* the schedule, */
+  pipe_times times; /* and its simulation, */
+  pipe_ahead ahead; /* and what runs before the update; rows NULL: nothing was asked for */
+  bool *runs_ahead; /* [stages] such rows are of these */
   double *forward_s, *backward_s, *weights_s, *update_s; /* [stages] its mean costs, */
   pipe_edge *edge;    /* [edges] the stages that read each other at once, as pipe_costs, */
   double *transfer_s; /* [edges] and what crosses there */
@@ -67,8 +71,10 @@ hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out);
 /* order[micros]: the micro-batch of the step that runs k-th, so that the pipeline is least idle by
  * the costs of its pieces (sched/pipe_order).  HP_ERR_ARG if the schedule is rows. */
 hp_status pipeline_plan_order(const pipeline_step *s, uint32_t *order);
-/* Seconds of the step: the rows, and behind them the longest update. */
+/* Seconds of the step: the rows, and behind them the longest update; with rows that run ahead, from
+ * a step to the next. */
 double pipeline_plan_seconds(const pipeline_plan *p);
+double pipeline_plan_alone_s(const pipeline_plan *p); /* of a step that does nothing ahead */
 /* Seconds to send what a stage makes, for a micro-batch. */
 double pipeline_plan_sent_s(const pipeline_plan *p, uint32_t stage);
 void pipeline_plan_free(pipeline_plan *p);

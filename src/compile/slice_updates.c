@@ -193,7 +193,7 @@ static hp_status slice_all(slicing *s) {
   uint64_t most = find_most(s, &any);
   if (!any) return HP_OK;
   memset(s->seen, 0, s->p->buffers.len * sizeof *s->seen);
-  s->kernels = (uint32_t)s->p->insts.len;
+  s->kernels = (uint32_t)program_kernels(s->p);
   for (uint32_t i = 0; i < s->p->insts.len; i++) {
     loop l = {0};
     int64_t slices = count_slices(count_bytes(s, i), most);
@@ -207,6 +207,7 @@ static hp_status slice_all(slicing *s) {
   if (!vec_reserve(&s->p->insts, s->inst.len - s->p->insts.len)) return HP_ERR_OOM;
   memcpy(s->p->insts.at, s->inst.at, s->inst.len * sizeof *s->inst.at);
   s->p->insts.len = s->inst.len;
+  s->p->kernels = s->kernels;
   return HP_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "prog/link.h"
 
 #include "base/hash.h"
+#include "prog/ahead.h"
 
 #include <string.h>
 
@@ -14,6 +15,8 @@ typedef struct {
       *state;    /* by buffer: of named tensors and views of them, the one of the linked program */
   bool *crosses; /* by buffer: from or to another mesh */
   bool *leaves_out; /* by instruction: it copies a param that is sent as it is */
+  uint8_t *part;    /* by instruction of the piece with the update: ahead_parts; NULL: another */
+  uint32_t *next;   /* by buffer: in rows of the next step; NULL: `state` */
 } adopted;
 
 typedef struct {
@@ -31,7 +34,9 @@ typedef struct {
   map work_of;      /* piece and micro-batch -> its first buffer of work memory */
   map state_of;     /* name -> buffer of the named tensor */
   map received;     /* name -> buffer of a param that another mesh has */
-  uint32_t *own;    /* of the row at hand: by buffer of the piece, the one of the linked program */
+  map ahead;        /* name of a param -> buffer of its value in rows of the next step */
+  VEC(ahead_range) range;
+  uint32_t *own; /* of the row at hand: by buffer of the piece, the one of the linked program */
 } linker;
 
 static hp_status adopt_insts(linker *l, adopted *a, uint32_t kernel0) {
@@ -158,8 +163,9 @@ static hp_status find_buffers(linker *l, const adopted *a, const link_row *row) 
   uint32_t next = (uint32_t)l->p->buffers.len;
   bool known = map_get(&l->work_of, &key, sizeof key, &next);
   if (!known) HP_TRY(map_set(&l->work_of, &key, sizeof key, next));
+  const uint32_t *named = row->ahead == AHEAD_NEXT && a->next ? a->next : a->state;
   for (uint32_t b = 0; b < a->p->buffers.len; b++)
-    l->own[b] = a->state[b] != PROG_NONE ? a->state[b] : next++;
+    l->own[b] = a->state[b] != PROG_NONE ? named[b] : next++;
   return known ? HP_OK : add_buffers(l, a, row);
 }
 
@@ -191,14 +197,21 @@ static hp_status add_inst(linker *l, const prog_inst *n, const uint32_t *arg, co
   return vec_push(&l->p->insts, made) ? HP_OK : HP_ERR_OOM;
 }
 
+static bool is_in_part(const adopted *a, uint8_t part, size_t i) {
+  if (!a->part || part == LINK_ALL) return true;
+  return part == LINK_AHEAD ? a->part[i] & AHEAD_PART : a->part[i] == AHEAD_REST;
+}
+
 static hp_status add_insts(linker *l, const adopted *a, const link_row *row) {
   size_t end = row->end ? row->end : a->p->insts.len;
   for (size_t i = row->first; i < end; i++) {
     prog_inst n = a->inst[i];
     const uint32_t *arg = program_args(a->p, &n);
     if (!(row->actions & a->action[i]) || (row->of_stage && n.stage != row->stage)) continue;
-    if (a->leaves_out[i]) continue;
+    if (a->leaves_out[i] || !is_in_part(a, row->part, i)) continue;
     n.stage = row->stage;
+    n.ahead = row->ahead;
+    if (row->part == LINK_AHEAD && a->part[i] == AHEAD_PART) n.ahead = AHEAD_NEXT;
     n.micro = l->micros ? row->microbatch + 1 : 0;
     n.row = l->row;
     HP_TRY(add_inst(l, &n, arg, row));
@@ -239,6 +252,7 @@ static hp_status add_transfer(linker *l, const link_row *row) {
                  .n_out = !t->sends,
                  .phase = phase[row->actions],
                  .stage = row->stage,
+                 .ahead = row->ahead,
                  .micro = l->micros ? row->microbatch + 1 : 0,
                  .workspace = PROG_NONE,
                  .kernel = l->kernels,
@@ -306,6 +320,105 @@ static hp_status find_transfers(linker *l, const link_rows *r) {
   return HP_OK;
 }
 
+/* --- rows of the next step ---------------------------------------------------------------------
+ */
+
+/* Of all rows, as a value of no named tensor. */
+static hp_status share_ahead(linker *l, adopted *a, uint32_t b, const char *param) {
+  uint32_t shared = (uint32_t)l->p->buffers.len;
+  prog_buffer own = a->p->buffers.at[b];
+  own.root = shared;
+  own.name = 0;
+  own.flags &= (uint8_t)~BUFFER_OUTPUT;
+  HP_TRY(map_set(&l->ahead, param, strlen(param), shared));
+  if (!vec_push(&l->p->buffers, own)) return HP_ERR_OOM;
+  a->state[b] = shared;
+  for (uint32_t v = 0; v < a->p->buffers.len; v++)
+    if (a->p->buffers.at[v].root == b && v != b) HP_TRY(adopt_view(l, a, v));
+  return HP_OK;
+}
+
+/* Outputs ahead.NAME that something makes; the program has none of the others. */
+static hp_status share_all_ahead(linker *l, const link_rows *r) {
+  adopted *a = &l->piece[r->update];
+  a->part = mem_calloc(a->p->insts.len + 1, 1);
+  HP_TRY_MEM(a->part);
+  HP_TRY(ahead_parts(a->p, r->ahead, a->part));
+  for (uint32_t i = 0; i < a->p->insts.len; i++) {
+    const prog_inst *n = program_inst(a->p, i);
+    for (int k = n->n_in; k < n->n_in + n->n_out; k++) {
+      uint32_t b = program_args(a->p, n)[k];
+      const prog_buffer *f = &a->p->buffers.at[b];
+      const char *param = f->flags & BUFFER_OUTPUT ? ahead_param(program_str(a->p, f->name)) : NULL;
+      if (!param) continue;
+      a->crosses[b] = true;
+      if (a->part[i] & AHEAD_PART) HP_TRY(share_ahead(l, a, b, param));
+    }
+  }
+  return HP_OK;
+}
+
+/* The named tensors of a piece, and views of them, as rows of the next step read them. */
+static hp_status find_next(linker *l, adopted *a) {
+  size_t n = a->p->buffers.len;
+  if (a->next) return HP_OK;
+  a->next = mem_calloc(n, sizeof *a->next);
+  HP_TRY_MEM(a->next);
+  if (n) memcpy(a->next, a->state, n * sizeof *a->next);
+  for (uint32_t b = 0; b < n; b++) {
+    const prog_buffer *f = &a->p->buffers.at[b];
+    const char *name = f->root == b && f->name ? program_str(a->p, f->name) : "";
+    if (f->place == PLACE_STATE) (void)map_get(&l->ahead, name, strlen(name), &a->next[b]);
+  }
+  for (uint32_t b = 0; b < n; b++) {
+    prog_buffer view = a->p->buffers.at[b];
+    uint32_t root = view.root;
+    if (view.place != PLACE_STATE || root == b || a->next[root] == a->state[root]) continue;
+    a->next[b] = (uint32_t)l->p->buffers.len;
+    view.place = PLACE_WORK;
+    view.root = a->next[root];
+    if (!vec_push(&l->p->buffers, view)) return HP_ERR_OOM;
+  }
+  return HP_OK;
+}
+
+static hp_status find_ahead(linker *l, const link_rows *r) {
+  if (!r->micros) return HP_OK;
+  if (l->piece[r->update].p) HP_TRY(share_all_ahead(l, r));
+  for (size_t i = 0; i < r->rows; i++) {
+    const link_row *row = &r->row[i];
+    if (row->ahead == AHEAD_NEXT && !row->transfer) HP_TRY(find_next(l, &l->piece[row->piece]));
+  }
+  return HP_OK;
+}
+
+static uint32_t first_of(const linker *l, uint32_t piece, uint32_t micro) {
+  const uint64_t key = (uint64_t)piece << 32 | micro;
+  uint32_t first = PROG_NONE;
+  (void)map_get(&l->work_of, &key, sizeof key, &first);
+  return first;
+}
+
+/* The buffers of a micro-batch of the next step, and of the same one of this step. */
+static hp_status add_ahead_range(linker *l, const link_row *row, uint32_t micros) {
+  const adopted *a = &l->piece[row->piece];
+  ahead_range made = {.again = first_of(l, row->piece, row->microbatch - micros),
+                      .next = first_of(l, row->piece, row->microbatch)};
+  for (size_t i = 0; i < l->range.len; i++)
+    if (l->range.at[i].next == made.next) return HP_OK;
+  if (made.again == PROG_NONE)
+    HP_FAIL(HP_ERR_INTERNAL, "micro-batch %u is of the next step, and this one has it not",
+            row->microbatch);
+  for (uint32_t b = 0; b < a->p->buffers.len; b++) made.n += a->state[b] == PROG_NONE;
+  return vec_push(&l->range, made) ? HP_OK : HP_ERR_OOM;
+}
+
+static hp_status carry_ahead(linker *l, const link_rows *r) {
+  for (size_t i = 0; i < r->rows; i++)
+    if (r->row[i].ahead == AHEAD_NEXT) HP_TRY(add_ahead_range(l, &r->row[i], r->micros));
+  return l->range.len ? ahead_carry(l->p, l->range.at, l->range.len) : HP_OK;
+}
+
 /* Numbers are 32 bits wide. */
 static hp_status check_size(const program *const *piece, const link_rows *r) {
   uint64_t insts = 0, buffers = 0, args = 0;
@@ -349,6 +462,8 @@ static void linker_free(linker *l) {
     mem_free(l->piece[i].state);
     mem_free(l->piece[i].crosses);
     mem_free(l->piece[i].leaves_out);
+    mem_free(l->piece[i].part);
+    mem_free(l->piece[i].next);
   }
   mem_free(l->piece);
   mem_free(l->buffer);
@@ -358,6 +473,8 @@ static void linker_free(linker *l) {
   map_free(&l->io);
   map_free(&l->work_of);
   map_free(&l->received);
+  map_free(&l->ahead);
+  vec_free(&l->range);
 }
 
 hp_status program_link(const program *const *piece, size_t pieces, const link_rows *r,
@@ -369,6 +486,7 @@ hp_status program_link(const program *const *piece, size_t pieces, const link_ro
   if (!st) st = program_create(NULL, &l.p);
   if (!st) st = adopt_all(&l, piece, r, kernel0);
   if (!st) st = find_transfers(&l, r);
+  if (!st) st = find_ahead(&l, r);
   bool joined = false; /* the row before overlaps with this one */
   for (size_t i = 0; !st && i < r->rows; i++) {
     const link_row *row = &r->row[i];
@@ -380,6 +498,8 @@ hp_status program_link(const program *const *piece, size_t pieces, const link_ro
     st = find_buffers(&l, a, row);
     if (!st) st = row->transfer ? add_transfer(&l, row) : add_insts(&l, a, row);
   }
+  if (!st) st = carry_ahead(&l, r);
+  if (!st && r->micros) l.p->kernels = l.kernels + 1; /* and that of transfers */
   if (!st) st = graph_status(l.p->names);
   linker_free(&l);
   if (st) program_free(l.p);

@@ -19,7 +19,13 @@ typedef struct {
   uint32_t microbatch;
   bool with_next;    /* its instructions may mix with those of the next row */
   uint32_t transfer; /* 1 + the number of a transfer, which the row is then; 0: instructions */
+  uint8_t ahead;     /* AHEAD_* of its instructions, or transfer (prog/ahead.h) */
+  uint8_t part;      /* of the piece with the update: LINK_* */
 } link_row;
+
+/* Instructions that make outputs ahead.NAME which are read, and what these need; those behind them
+ * that something else needs. */
+enum { LINK_ALL, LINK_AHEAD, LINK_BEHIND };
 
 /* An input or output of a piece that comes from or goes to another mesh.  Of an output to several
  * there are several. */
@@ -39,6 +45,10 @@ typedef struct {
   size_t rows;
   const link_transfer *transfer;
   size_t transfers;
+  uint32_t
+      micros; /* of a step; those from here on are the same ones of the next; 0: all are of it */
+  uint32_t update;   /* the piece whose outputs ahead.NAME are params of rows of AHEAD_NEXT, */
+  const bool *ahead; /* [stages] of these stages */
 } link_rows;
 
 /* Does the instruction copy a named tensor? */

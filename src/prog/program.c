@@ -51,6 +51,7 @@ hp_status program_copy(const program *p, program **out) {
   memcpy(q->arena, p->arena, sizeof p->arena);
   memcpy(q->bound, p->bound, sizeof p->bound);
   memcpy(q->bound_at, p->bound_at, sizeof p->bound_at);
+  q->kernels = p->kernels;
   q->order = p->order;
   q->bound_s = p->bound_s;
   *out = q;

@@ -23,26 +23,33 @@ enum {
 typedef struct {
   uint8_t place, tier, flags, class; /* prog_place, TIER_*, BUFFER_*, mem_class */
   uint32_t name;                     /* interned: of a state tensor, input or output; else 0 */
-  uint32_t root; /* the buffer that owns the memory: itself, or the one that it is a view of */
-  uint32_t
-      carries; /* 1 + the named tensor of another tier, or a view of it, that the device keeps
-                  here from one run to the next; 0: none.  One buffer, or two with one offset */
-  uint64_t at; /* its first byte in the root */
+  uint32_t root;    /* the buffer that owns the memory: itself, or the one that it is a view of */
+  uint32_t carries; /* 1 + the named tensor of another tier, or a view of it, that the device keeps
+                       here from one run to the next; 0: none.  One buffer, or two with one offset.
+                       Of a value that is computed ahead (prog/ahead.h): the first of these two */
+  uint64_t at;      /* its first byte in the root */
   uint64_t offset, bytes; /* offset in the tier's work arena */
   ir_value type;          /* dtype and dims */
 } prog_buffer;
 
+/* Instructions that not every run of a program has (prog/ahead.h). */
+enum {
+  AHEAD_AGAIN = 1, /* not if the run goes on with what the one before has done ahead, */
+  AHEAD_NEXT = 2   /* not if the run does nothing ahead */
+};
+
 typedef struct {
   uint16_t op;
   uint8_t stream, n_in, n_out, phase, group;
+  uint8_t ahead; /* AHEAD_*; not in the text form */
   uint16_t block, stage;
   uint32_t micro;     /* 1 + its micro-batch; 0: the program has one */
   uint32_t row;       /* of a linked program, from 1; rows that overlap have one number.  Not in the
                          text form */
   uint32_t arg0;      /* n_in operands, then n_out results: buffer ids in program->args */
   uint32_t workspace; /* buffer id, or PROG_NONE */
-  uint32_t kernel;    /* number of its kernel, below the number of instructions; copies of an
-                         instruction in several rows of a step share one */
+  uint32_t kernel;    /* number of its kernel, below program_kernels; copies of an instruction in
+                         several rows of a step share one */
   uint32_t attr, loc; /* interned */
   uint32_t wait0;     /* waits in program->waits */
   uint16_t n_wait;
@@ -56,6 +63,7 @@ typedef struct {
   VEC(prog_inst) insts;
   VEC(uint32_t) args;
   VEC(vclock_wait) waits;
+  uint32_t kernels; /* more than the instructions have: some of a linked piece are left out; or 0 */
   uint64_t arena[TIER_COUNT];    /* bytes of work memory per tier */
   uint64_t bound[TIER_COUNT];    /* lower bound of arena: the most bytes live at once */
   uint32_t bound_at[TIER_COUNT]; /* the instruction at which they are */
@@ -91,6 +99,10 @@ bool program_has_one_stream(const program *p);
 /* The happens-before order given by the first `streams` streams and the waits. */
 hp_status program_clock(const program *p, uint32_t streams, vclock *out);
 
+/* Numbers of kernels are below it. */
+static inline size_t program_kernels(const program *p) {
+  return p->kernels > p->insts.len ? p->kernels : p->insts.len;
+}
 static inline const prog_inst *program_inst(const program *p, size_t i) { return &p->insts.at[i]; }
 /* Buffer ids of an instruction: operands, then results. */
 static inline const uint32_t *program_args(const program *p, const prog_inst *n) {

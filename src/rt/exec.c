@@ -68,6 +68,8 @@ struct exec {
   VEC(exec_io) inputs, outputs;
   VEC(span_copy) spans;
   VEC(carried) carried;
+  bool has_ahead, is_ahead;      /* instructions of the next step; the last run has run them */
+  uint8_t skips;                 /* AHEAD_* of instructions that the run at hand has not */
   int32_t *blocks[STREAM_COUNT]; /* the list of blocks of the stream's present copy */
   io_view *view;                 /* by row in the table of names; NULL: none is a shard */
   double start_s, seconds;
@@ -215,6 +217,7 @@ static hp_status list_carried(exec *e) {
   for (uint32_t b = 0; b < p->buffers.len; b++) {
     const prog_buffer *f = &p->buffers.at[b];
     if (f->root != b || !(f->flags & BUFFER_CARRIED_IN)) continue;
+    if (p->buffers.at[f->carries - 1].place != PLACE_STATE) continue; /* computed ahead */
     uint32_t tensor = f->carries - 1, out = b;
     for (uint32_t k = 0; k < p->buffers.len; k++)
       if (p->buffers.at[k].carries == f->carries && p->buffers.at[k].root == k &&
@@ -244,13 +247,14 @@ static hp_status bring_home(void *carrier) {
 static hp_status take_over(exec *e) {
   job_device *j = e->d->job;
   if (j->carrier == e) return HP_OK;
+  e->is_ahead = false;
   HP_TRY(job_device_settle(j));
   for (size_t i = 0; i < e->carried.len; i++) {
     const carried *c = &e->carried.at[i];
     const state_tensor *t = &e->d->states.at[c->state];
     HP_TRY(mover_load(e->d, t, &c->part, e->buffer[c->in]));
   }
-  if (!e->carried.len) return HP_OK;
+  if (!e->carried.len && !e->has_ahead) return HP_OK;
   j->carrier = e;
   j->settle = bring_home;
   return HP_OK;
@@ -428,11 +432,24 @@ static hp_status run_collective(const exec *e, uint32_t i, inst_times *t) {
   return HP_OK;
 }
 
+/* An instruction that this run has not: it takes no time, and what waits for it goes on. */
+static void skip(exec *e, int stream, uint32_t k, bool events) {
+  uint32_t i = e->list[stream][k];
+  double now_s = e->d->cluster->emulate_compute ? find_emulated_start(e, stream, k) : time_now_s();
+  e->emulated_s[i] = now_s;
+  e->times[i] = (inst_times){now_s - e->start_s, now_s - e->start_s, now_s - e->start_s, 0};
+  if (events) record(e, stream, HP_OK);
+}
+
 static hp_status run_stream(exec *e, int stream, bool events) {
   for (uint32_t k = 0; k < e->length[stream]; k++) {
     uint32_t i = e->list[stream][k];
     const prog_inst *n = program_inst(e->p, i);
     if (events && !wait_all(e, n)) return HP_OK;
+    if (n->ahead & e->skips) {
+      skip(e, stream, k, events);
+      continue;
+    }
     inst_times *t = &e->times[i];
     t->start_s = t->arrived_s = time_now_s();
     if (e->recorded) progress_record_set((uint32_t)stream, i);
@@ -645,15 +662,24 @@ static void keep_times(exec *e) {
   e->kept_s[at] = e->seconds;
 }
 
-hp_status exec_run(exec *e, const hp_io *io, int n) {
+bool exec_can_continue(const exec *e) {
+  return !e->has_ahead || (e->is_ahead && e->d->job->carrier == e);
+}
+
+hp_status exec_run(exec *e, const hp_io *io, int n, unsigned how) {
   HP_TRY(io_table_match(&e->names, io, n));
   HP_TRY(take_over(e));
+  if (how & EXEC_CONTINUES) HP_ASSERT(exec_can_continue(e));
+  e->skips =
+      (uint8_t)((how & EXEC_CONTINUES ? AHEAD_AGAIN : 0) | (how & EXEC_AHEAD ? 0 : AHEAD_NEXT));
+  e->is_ahead = false;
   HP_TRY(move_inputs(e));
   if (e->recorded) progress_record_begin(e->p);
   e->start_s = time_now_s();
   hp_status st = multi_stream(e) ? run_streams(e) : run_stream(e, STREAM_COMPUTE, false);
   if (e->recorded) progress_record_end();
   HP_TRY(st);
+  e->is_ahead = how & EXEC_AHEAD;
   e->seconds = time_now_s() - e->start_s;
   keep_times(e);
   return move_outputs(e);
@@ -686,6 +712,7 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   if (!st) st = take_work(e);
   if (!st) bind_work(e);
   if (!st) st = list_carried(e);
+  for (size_t i = 0; i < p->insts.len; i++) e->has_ahead |= p->insts.at[i].ahead != 0;
   if (!st) count_states(e, 1);
   if (!st) st = collectives_load(d, p, &e->collectives);
   if (!st) st = start_workers(e);

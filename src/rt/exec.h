@@ -33,8 +33,14 @@ const void *exec_address(const exec *e, uint32_t output);
 void exec_set_links(exec *e, link_clock *links);
 /* The table of a program with transfers between meshes, before its first run. */
 hp_status exec_set_transfers(exec *e, const transfer_row *row, size_t rows);
+/* What a run does of prog/ahead.h: it goes on with what the one before has done for it, and does
+ * the same for the next. */
+enum { EXEC_CONTINUES = 1, EXEC_AHEAD = 2 };
+/* Is that still there, or nothing needed?  A run of another program, and the host when it reads or
+ * writes params, end it. */
+bool exec_can_continue(const exec *e);
 /* Runs once.  Every input must be given, outputs are optional; sizes must agree. */
-hp_status exec_run(exec *e, const hp_io *io, int n);
+hp_status exec_run(exec *e, const hp_io *io, int n, unsigned how);
 
 /* Of the last run. */
 const inst_times *exec_last_times(const exec *e);

@@ -65,6 +65,18 @@ static void print_stages(const pipeline_plan *p, const pipeline_told *told, str 
   }
 }
 
+/* What runs before the update, and what that is for. */
+static void print_ahead(const pipeline_plan *p, str *out) {
+  if (!p->ahead.micros) return;
+  str_add(out, "ahead          forwards of the next step before the update, on each device:");
+  for (uint32_t d = 0; d < p->rows.devices; d++) str_printf(out, " %u", p->ahead.rows[d]);
+  str_add(out, "; from step to step ");
+  units_add_seconds(out, p->ahead.step_s);
+  str_add(out, ", without them ");
+  units_add_seconds(out, p->ahead.alone_s);
+  str_add_char(out, '\n');
+}
+
 static hp_status print_text(const pipeline_plan *p, const pipeline_told *told, str *out) {
   str_printf(out, "schedule       %s; %u stages on %u devices of the pipeline, %u micro-batches\n",
              explain_pipeline_name(p, told->schedule), p->rows.stages, p->rows.devices,
@@ -72,9 +84,10 @@ static hp_status print_text(const pipeline_plan *p, const pipeline_told *told, s
   str_add(out, "step           predicted ");
   units_add_seconds(out, p->times.step_s);
   str_add(out, ", with the update ");
-  units_add_seconds(out, pipeline_plan_seconds(p));
+  units_add_seconds(out, pipeline_plan_alone_s(p));
   str_printf(out, "; before it devices are idle %.1f %% (%.1f %% between steps)\n",
              100 * p->times.bubble, 100 * p->times.steady_bubble);
+  print_ahead(p, out);
   print_devices(p, told, out);
   print_stages(p, told, out);
   str_add(out, "\nrows of each device, `stage action microbatch`:\n");
@@ -139,6 +152,20 @@ static void put_rows(const pipeline_plan *p, uint32_t d, json_writer *w) {
   }
 }
 
+static void put_ahead(const pipeline_plan *p, json_writer *w) {
+  if (!p->ahead.micros) return;
+  json_put_key(w, "ahead");
+  json_open_map(w);
+  json_key_int(w, "microbatches", p->ahead.micros);
+  json_key_double(w, "step_s", p->ahead.step_s);
+  json_key_double(w, "alone_s", p->ahead.alone_s);
+  json_put_key(w, "rows");
+  json_open_list(w);
+  for (uint32_t d = 0; d < p->rows.devices; d++) json_put_int(w, p->ahead.rows[d]);
+  json_close(w);
+  json_close(w);
+}
+
 static hp_status print_json(const pipeline_plan *p, const pipeline_told *told, str *out) {
   json_writer w = {.out = out};
   json_open_map(&w);
@@ -148,6 +175,7 @@ static hp_status print_json(const pipeline_plan *p, const pipeline_told *told, s
   json_key_double(&w, "rows_s", p->times.step_s);
   json_key_double(&w, "bubble", p->times.bubble);
   json_key_double(&w, "steady_bubble", p->times.steady_bubble);
+  put_ahead(p, &w);
   json_put_key(&w, "devices");
   json_open_list(&w);
   for (uint32_t d = 0; d < p->rows.devices; d++) put_device(p, told, d, &w);

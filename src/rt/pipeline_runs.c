@@ -85,9 +85,8 @@ hp_status pipeline_runs_add(pipeline_runs *r, int i, runs *of) {
 hp_status pipeline_runs_name(pipeline_runs *r, int i, const char *name, const ir_value *type,
                              bool is_output) {
   shared_output x = {.mesh = i, .bytes = (size_t)value_bytes(type)};
-  if (r->d->own == r->d->n) return HP_OK;
   HP_TRY(io_table_add(&r->names, name, &x.row));
-  return !is_output || vec_push(&r->shared, x) ? HP_OK : HP_ERR_OOM;
+  return !is_output || r->d->own == r->d->n || vec_push(&r->shared, x) ? HP_OK : HP_ERR_OOM;
 }
 
 /* What the meshes of other processes have computed, and what this one has for them. */
@@ -136,8 +135,19 @@ static hp_status run_device(void *context, int i) {
   return st;
 }
 
-hp_status pipeline_runs_run(pipeline_runs *r, const hp_io *io, int n) {
+bool pipeline_runs_can_continue(const pipeline_runs *r) {
+  for (int k = 0; k < r->d->meshes; k++) {
+    const runs *of = r->mesh[k].of;
+    for (int i = 0; of && i < of->d->own; i++)
+      if (!exec_can_continue(of->e[i])) return false;
+  }
+  return true;
+}
+
+hp_status pipeline_runs_run(pipeline_runs *r, const hp_io *io, int n, unsigned how) {
   HP_TRY(give(r, io, n));
+  for (int k = 0; k < r->d->meshes; k++)
+    if (r->mesh[k].of) r->mesh[k].of->how = how;
   HP_TRY(device_mesh_each(r->d, &(team_work){begin_run, run_device, r}));
   for (int k = 0; k < r->d->meshes; k++)
     if (r->mesh[k].of) HP_TRY(runs_fetch_outputs(r->mesh[k].of));

@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "rt/svg.h"
 
+#include <math.h>
 #include <stdio.h>
 
 enum { WIDTH = 1100, LEFT = 90, TITLE = 40, ROW = 22, STEP = 28 };
@@ -28,6 +29,7 @@ hp_status pipeline_timeline_measure(const exec *e, uint32_t on, double origin_s,
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     if (n->stream != STREAM_COMPUTE) continue;
+    if (n->ahead && t[i].end_s <= t[i].start_s) continue; /* the run had it not */
     measured_row made = row_of(n, on, from_s + t[i].start_s, from_s + t[i].end_s);
     measured_row *last = out->len > first ? &out->at[out->len - 1] : NULL;
     bool same =
@@ -75,18 +77,55 @@ static void draw_title(const panel *a, const char *name, const char *what, doubl
   str_free(&title);
 }
 
+static void draw_row(const pipe_row *row, uint32_t on, double start_s, double end_s,
+                     const panel *a) {
+  char tip[PIPE_ROW_NAME], label[16];
+  double strength = row->actions & PIPE_F ? 0.35 : row->actions & PIPE_B ? 1 : 0.65;
+  pipe_row_name(row, tip);
+  snprintf(label, sizeof label, "%s%u", pipe_action_name(row->actions), row->microbatch);
+  draw_box(a, on, start_s, end_s, row->microbatch, strength, label, tip);
+}
+
+/* When a step between others begins: with its first row that did not run before. */
+static double ahead_origin(const pipeline_plan *p) {
+  double origin = p->ahead.micros ? INFINITY : 0;
+  for (uint32_t i = 0; p->ahead.micros && i < pipe_rows_count(&p->rows); i++)
+    if (!pipe_ahead_has(&p->rows, &p->ahead, i) && p->ahead.start_s[i] < origin)
+      origin = p->ahead.start_s[i];
+  return origin;
+}
+
+/* Of a step, or, where rows run ahead, of one between others: these are drawn at its end, with the
+ * micro-batches behind its own. */
 static void draw_plan(const pipeline_plan *p, const char *name, const panel *a) {
-  draw_title(a, name, "predicted", p->times.step_s, p->times.bubble);
+  const double origin = ahead_origin(p);
+  draw_title(a, name, "predicted", p->ahead.micros ? p->ahead.step_s : p->times.step_s,
+             p->times.bubble);
   draw_names(a, p->rows.devices);
   for (uint32_t d = 0; d < p->rows.devices; d++)
     for (uint32_t i = p->rows.row0[d]; i < p->rows.row0[d + 1]; i++) {
-      const pipe_row *row = &p->rows.row[i];
-      char tip[PIPE_ROW_NAME], label[16];
-      double strength = row->actions & PIPE_F ? 0.35 : row->actions & PIPE_B ? 1 : 0.65;
-      pipe_row_name(row, tip);
-      snprintf(label, sizeof label, "%s%u", pipe_action_name(row->actions), row->microbatch);
-      draw_box(a, d, p->times.start_s[i], p->times.end_s[i], row->microbatch, strength, label, tip);
+      pipe_row row = p->rows.row[i];
+      if (!p->ahead.micros) {
+        draw_row(&row, d, p->times.start_s[i], p->times.end_s[i], a);
+      } else if (pipe_ahead_has(&p->rows, &p->ahead, i)) {
+        row.microbatch += p->rows.microbatches;
+        draw_row(&row, d, p->ahead.next_start_s[i] - origin, p->ahead.next_end_s[i] - origin, a);
+      } else {
+        draw_row(&row, d, p->ahead.start_s[i] - origin, p->ahead.end_s[i] - origin, a);
+      }
     }
+}
+
+/* Of what is drawn. */
+static double plan_end(const pipeline_plan *p) {
+  const double origin = ahead_origin(p);
+  double end = p->times.step_s;
+  for (uint32_t i = 0; p->ahead.micros && i < pipe_rows_count(&p->rows); i++) {
+    double row = p->ahead.end_s[i];
+    if (pipe_ahead_has(&p->rows, &p->ahead, i)) row = p->ahead.next_end_s[i];
+    if (row - origin > end) end = row - origin;
+  }
+  return end;
 }
 
 static double end_of(const measured_rows *m) {
@@ -116,7 +155,7 @@ static void draw_measured(const measured_rows *m, const char *name, uint32_t dev
 hp_status pipeline_timeline_svg(const pipeline_plan *p, const char *name, const measured_rows *m,
                                 bool in_page, str *out) {
   double height = TITLE + STEP * p->rows.devices, width = WIDTH - LEFT - 20;
-  panel a = {.top = TITLE, .unit = width / p->times.step_s, .out = out};
+  panel a = {.top = TITLE, .unit = width / plan_end(p), .out = out};
   svg_begin(out, WIDTH, (m ? 2 : 1) * height + 10, in_page);
   draw_plan(p, name, &a);
   a.top += height;

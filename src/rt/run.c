@@ -100,7 +100,7 @@ static void begin_run(void *context) {
 }
 
 /* Its shards in, its program, its shards out. */
-hp_status runs_run_device(const runs *r, int i) { return exec_run(r->e[i], r->io, r->n); }
+hp_status runs_run_device(const runs *r, int i) { return exec_run(r->e[i], r->io, r->n, r->how); }
 
 static hp_status run_device(void *context, int i) {
   const runs *r = context;

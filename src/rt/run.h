@@ -23,6 +23,7 @@ typedef struct {
   size_t staged;   /* bytes; 0: the host reads the device's memory itself */
   const hp_io *io; /* of the run at hand */
   int n;
+  unsigned how; /* EXEC_* */
 } runs;
 
 /* Adds the inputs and outputs of graph g, whose values lie as `of` says (NULL: on one device), with

@@ -43,6 +43,7 @@ void cost_learn(cluster *c, const program *p, const inst_times *t) {
   for (size_t i = 0; i < p->insts.len; i++) {
     const prog_inst *n = program_inst(p, i);
     if (op_flags((op_id)n->op) & (OPF_RENDEZVOUS | OPF_TRANSFER)) continue;
+    if (n->ahead) continue; /* not every run has it */
     cost_work w = cost_work_of(p, n);
     double seconds = t[i].end_s - t[i].start_s - launch;
     sums *s = &all[w.op][w.bf16][place_of(w.op, w.size)];

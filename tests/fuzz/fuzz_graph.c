@@ -220,7 +220,7 @@ static hp_status run(const hp_graph *g, bool spare, values *v) {
   hp_status st = fill_params(g, d);
   if (!st) st = load(d, g, spare, &made);
   if (!st) st = exec_create(d->member[0], made.p, made.kernels, &e);
-  if (!st) st = exec_run(e, v->io, v->n);
+  if (!st) st = exec_run(e, v->io, v->n, 0);
   if (e) {
     HP_ASSERT(!explain_print(made.p, d->member[0], e, NULL, "memory", &text));
     explain_trace(e, &d->m, 0, 0, &text);

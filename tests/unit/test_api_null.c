@@ -234,6 +234,11 @@ CALL(hp_adamw) {
   hp_adamw(G, w->p, w->x, w->m, w->v, w->one, w->one, w->one, w->one, P(1, &o));
   return 0;
 }
+CALL(hp_adamw_param) {
+  hp_adamw_options o = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+  return hp_adamw_param(G, w->p, w->x, w->m, w->v, w->one, w->one, w->one, w->one, P(1, &o));
+}
+CALL(hp_sgd_param) { return hp_sgd_param(G, w->p, w->x, w->m, w->one, w->one, 0.9, 0); }
 CALL(hp_sgd) { return hp_sgd(G, w->p, w->x, w->m, w->one, w->one, 0.9, 0), 0; }
 
 CALL(hp_layout_create) {
@@ -413,6 +418,10 @@ CALL(hp_program_io_info) {
 CALL(hp_run) {
   hp_io io[] = {{"x", w->data, sizeof w->data}};
   return hp_run(P(0, w->run), P(1, io), 1);
+}
+CALL(hp_run_step) {
+  hp_io io[] = {{"x", w->data, sizeof w->data}};
+  return hp_run_step(P(0, w->run), P(1, io), 1, true, true);
 }
 CALL(hp_plan) {
   hp_compile_options o = {.serial = true};

@@ -112,7 +112,7 @@ static hp_status cpu_prepare(void *dev, const program *p, uint64_t *workspace, v
   HP_TRY_MEM(c);
   c->l.dev = dev;
   c->l.p = p;
-  c->plan = mem_calloc(p->insts.len, sizeof *c->plan);
+  c->plan = mem_calloc(program_kernels(p), sizeof *c->plan);
   hp_status st = c->plan ? HP_OK : HP_ERR_OOM;
   pool_bind_caller(c->l.dev->threads, false); /* the compiler may use all cores */
   if (!st) st = share_loops(c->l.dev, &c->l.loops);
