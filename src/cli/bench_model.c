@@ -193,7 +193,7 @@ static hp_status time_steps(model_run *r, stepper *s, step_sums *sum) {
     step_update u = {.lr = 1e-4, .t = i + 1};
     step_result result;
     double start = time_now_s();
-    st = stepper_run(s, b, micros, &u, &result);
+    st = stepper_run(s, b, micros, &u, NULL, &result);
     if (!st) st = run_note(r, i, start);
     if (!st && i >= WARM_UP) st = add_comm(s, sum);
     sum->loss = result.loss;

@@ -153,7 +153,7 @@ static hp_status run_steps(stepper *s, const train_config *c, const int32_t *ids
   step_micro b = {.B = B, .T = T, .ids = ids, .labels = ids + 1, .weight = 1.0 / (double)(B * T)};
   for (int64_t t = 1; t <= STEPS; t++) {
     step_result r;
-    HP_TRY(stepper_run(s, &b, 1, &(step_update){.lr = 1e-4, .t = t}, &r));
+    HP_TRY(stepper_run(s, &b, 1, &(step_update){.lr = 1e-4, .t = t}, NULL, &r));
   }
   return HP_OK;
 }

@@ -34,6 +34,7 @@ typedef struct {
   hp_tensor p, grad;                   /* f32 */
   hp_tensor factor;                    /* f32[] on the gradient, of clipping */
   hp_tensor number[OPTIMIZER_NUMBERS]; /* f32[] */
+  hp_tensor *value; /* unless NULL: gets the param's new value, and nothing is assigned */
 } optimizer_param;
 
 typedef struct {
@@ -46,7 +47,7 @@ typedef struct {
   void (*set)(const optimizer_options *o, double lr, double t, float number[]);
   /* Lists the states of a param, and returns their number. */
   int (*states)(const optimizer_options *o, const model_param *p, param_state out[]);
-  /* Appends the update, which assigns the param and its states. */
+  /* Appends the update, which assigns the param and its states, or gives *value. */
   void (*update)(const optimizer_param *x);
 } optimizer;
 

@@ -9,6 +9,15 @@ static hp_tensor state(const optimizer_param *x, param_state s) {
   return hp_param(x->g, name, HP_F32, param_state_shape(s, x->param->shape));
 }
 
+static void set_param(const optimizer_param *x, hp_tensor value) {
+  if (x->value) *x->value = value;
+  else hp_assign(x->g, x->p, value);
+}
+
+static void set_state(const optimizer_param *x, hp_tensor held, hp_tensor value) {
+  if (!x->value) hp_assign(x->g, held, value);
+}
+
 /* a x + b y */
 static hp_tensor blend(hp_graph *g, double a, hp_tensor x, double b, hp_tensor y) {
   return hp_add(g, hp_scale(g, x, a), hp_scale(g, y, b));
@@ -25,13 +34,21 @@ static hp_tensor clipped_grad(const optimizer_param *x) { return hp_mul(x->g, x-
 
 void optimizer_update_adamw(const optimizer_param *x) {
   hp_adamw_options a = {x->o->beta1, x->o->beta2, x->o->eps, x->decay};
-  hp_adamw(x->g, x->p, x->grad, state(x, STATE_M), state(x, STATE_V), x->factor, x->number[0],
-           x->number[1], x->number[2], &a);
+  hp_tensor m = state(x, STATE_M), v = state(x, STATE_V);
+  const hp_tensor *number = x->number;
+  if (x->value)
+    *x->value =
+        hp_adamw_param(x->g, x->p, x->grad, m, v, x->factor, number[0], number[1], number[2], &a);
+  else hp_adamw(x->g, x->p, x->grad, m, v, x->factor, number[0], number[1], number[2], &a);
 }
 
 void optimizer_update_sgd(const optimizer_param *x) {
   hp_tensor buffer = x->o->momentum != 0 ? state(x, STATE_M) : x->p;
-  hp_sgd(x->g, x->p, x->grad, buffer, x->factor, x->number[0], x->o->momentum, x->decay);
+  const double momentum = x->o->momentum;
+  if (x->value)
+    *x->value =
+        hp_sgd_param(x->g, x->p, x->grad, buffer, x->factor, x->number[0], momentum, x->decay);
+  else hp_sgd(x->g, x->p, x->grad, buffer, x->factor, x->number[0], momentum, x->decay);
 }
 
 /* p -= lr sign(b1 m + (1 - b1) g), m = b2 m + (1 - b2) g */
@@ -40,8 +57,8 @@ void optimizer_update_lion(const optimizer_param *x) {
   hp_tensor m = state(x, STATE_M), grad = clipped_grad(x);
   hp_tensor mixed = blend(g, x->o->beta1, m, 1 - x->o->beta1, grad);
   hp_tensor step = hp_mul(g, x->number[0], hp_map(g, "sign", mixed, HP_NONE, HP_NONE));
-  hp_assign(g, x->p, hp_sub(g, decayed(x), step));
-  hp_assign(g, m, blend(g, x->o->beta2, m, 1 - x->o->beta2, grad));
+  set_param(x, hp_sub(g, decayed(x), step));
+  set_state(x, m, blend(g, x->o->beta2, m, 1 - x->o->beta2, grad));
 }
 
 /* --- Adafactor -------------------------------------------------------------------------------- */
@@ -55,7 +72,7 @@ static hp_tensor update_mean(const optimizer_param *x, param_state s, hp_tensor 
   hp_tensor held = state(x, s), factor = hp_mul(g, x->factor, x->factor);
   square = hp_add(g, hp_mul(g, square, factor), hp_const(g, HP_F32, 1e-30));
   hp_tensor mean = hp_add(g, hp_mul(g, held, x->number[1]), hp_mul(g, square, x->number[2]));
-  hp_assign(g, held, mean);
+  set_state(x, held, mean);
   return mean;
 }
 
@@ -85,7 +102,7 @@ void optimizer_update_adafactor(const optimizer_param *x) {
   double n = (double)model_param_elements(x->param);
   hp_tensor rms = hp_map(g, "sqrt", hp_scale(g, hp_sum_sq(g, step), 1 / n), HP_NONE, HP_NONE);
   hp_tensor rate = hp_div(g, x->number[0], hp_map(g, "max", rms, one, HP_NONE));
-  hp_assign(g, x->p, hp_sub(g, decayed(x), hp_mul(g, step, rate)));
+  set_param(x, hp_sub(g, decayed(x), hp_mul(g, step, rate)));
 }
 
 /* --- Muon ------------------------------------------------------------------------------------- */
@@ -124,11 +141,11 @@ static void update_matrix(const optimizer_param *x) {
   int64_t rows = x->param->shape.dim[0], cols = x->param->shape.dim[1];
   hp_tensor held = state(x, STATE_M), grad = clipped_grad(x);
   hp_tensor m = hp_add(g, hp_scale(g, held, momentum), grad);
-  hp_assign(g, held, m);
+  set_state(x, held, m);
   hp_tensor ahead = hp_add(g, grad, hp_scale(g, m, momentum));
   hp_tensor step = orthogonalize(x, ahead, rows <= cols);
   hp_tensor rate = hp_scale(g, x->number[0], 0.2 * sqrt((double)(rows > cols ? rows : cols)));
-  hp_assign(g, x->p, hp_sub(g, decayed(x), hp_mul(g, step, rate)));
+  set_param(x, hp_sub(g, decayed(x), hp_mul(g, step, rate)));
 }
 
 void optimizer_update_muon(const optimizer_param *x) {

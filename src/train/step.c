@@ -1,5 +1,6 @@
 #include "train/step.h"
 
+#include "base/log.h"
 #include "base/philox.h"
 #include "base/str.h"
 #include "train/step_choice.h"
@@ -12,7 +13,7 @@ enum {
   KEPT = 8,        /* programs, and of more than one: */
   INSTS = 1 << 18, /* instructions of all of them; each takes about 0.5 KB */
   MICRO_IOS = 14,  /* most inputs and outputs of a micro-batch, */
-  UPDATE_IOS = 10, /* and of the updates */
+  UPDATE_IOS = 12, /* and of the updates */
   IO_NAME = 40
 };
 /* The first inputs and outputs of a micro-batch: those of the caller. */
@@ -30,6 +31,7 @@ typedef struct {
 /* And those of an update. */
 typedef struct {
   float number[OPTIMIZER_NUMBERS], norm, clip;
+  float ahead_clip, factor; /* what is expected of clipping, and what it was */
 } update_numbers;
 
 /* The program of a step of n micro-batches of these shapes. */
@@ -37,11 +39,12 @@ typedef struct {
   int64_t n;          /* 0: applies what is left, and no more */
   micro_shape *shape; /* [n] */
   step_choice choice;
-  bool applies; /* the update that the step before has left */
+  bool applies;      /* the update that the step before has left */
+  int64_t following; /* micro-batches of the next step that it takes: n or 0 */
   hp_program *p;
   int insts;
-  uint64_t used; /* when it was last */
-  micro_numbers *micro;
+  uint64_t used;          /* when it was last */
+  micro_numbers *micro;   /* [n + following] */
   int32_t *counts;        /* what positions and lengths point to */
   hp_io *io;              /* those of a micro-batch one after the other, then those of the update */
   int ios, each;          /* their number, and that of a micro-batch */
@@ -62,6 +65,9 @@ struct stepper {
   update_numbers left;   /* which is this */
   update_numbers update; /* of the step at hand */
   float *grad_sq;        /* [params] sums of squares of the last step */
+  int64_t ahead_t;       /* the last run has run forwards of this update's step; 0: of none */
+  bool clipped;          /* by the last update */
+  bool told;             /* that forwards run ahead */
 };
 
 hp_status stepper_create(lm *m, const step_options *o, stepper **out) {
@@ -149,7 +155,7 @@ static hp_status link_under_limit(stepper *s, step_program *p) {
 /* Positions and lengths: micro-batches of one length share the positions of the largest. */
 static hp_status make_counts(step_program *p) {
   size_t total = 0, at = 0;
-  for (int64_t i = 0; i < p->n; i++) total += (size_t)(p->shape[i].B * (p->shape[i].T + 1));
+  for (int64_t i = 0; i < p->n; i++) total += (size_t)(p->shape[i].B * (p->shape[i].T + 2));
   p->counts = mem_calloc(total, sizeof *p->counts);
   HP_TRY_MEM(p->counts);
   for (int64_t i = 0; i < p->n; i++) {
@@ -165,8 +171,16 @@ static hp_status make_counts(step_program *p) {
     for (int64_t k = 0; k < B * T; k++) positions[k] = (int32_t)(k % T);
     at += (size_t)(B * T);
   }
+  for (int64_t i = 0; i < p->following; i++) {
+    p->micro[p->n + i].positions = p->micro[i].positions;
+    p->micro[p->n + i].lengths = p->counts + at;
+    at += (size_t)p->shape[i].B;
+  }
   return HP_OK;
 }
+
+/* The i-th micro-batch, those of the next step behind those of this one. */
+static micro_shape shape_of(const step_program *p, int64_t i) { return p->shape[i % p->n]; }
 
 /* NAME@MICRO of the program, NAME where it has one micro-batch. */
 static void add_io(step_program *p, const char *name, int64_t micro, const void *data,
@@ -179,8 +193,9 @@ static void add_io(step_program *p, const char *name, int64_t micro, const void 
 /* The caller's data that some runs have: names, places, sizes, in one order. */
 static void add_more_ios(const stepper *s, step_program *p, int64_t i) {
   const preference *of = &options_of(s)->preference;
-  size_t rows = (size_t)p->shape[i].B, samples = rows / 2 * sizeof(float);
-  if (s->m->spans) add_io(p, "span", i, NULL, rows * (size_t)p->shape[i].T * 2 * sizeof(int32_t));
+  const micro_shape shape = shape_of(p, i);
+  size_t rows = (size_t)shape.B, samples = rows / 2 * sizeof(float);
+  if (s->m->spans) add_io(p, "span", i, NULL, rows * (size_t)shape.T * 2 * sizeof(int32_t));
   if (!of->kind) return;
   add_io(p, "logps", i, NULL, rows * sizeof(float));
   if (of->kind == PREFER_REWARD) return;
@@ -210,7 +225,8 @@ static void set_more_ios(const stepper *s, hp_io *io, const step_micro *b) {
 
 static void add_micro_ios(const stepper *s, step_program *p, int64_t i) {
   const micro_numbers *x = &p->micro[i];
-  size_t rows = (size_t)p->shape[i].B, bytes = rows * (size_t)p->shape[i].T * sizeof(int32_t);
+  const micro_shape shape = shape_of(p, i);
+  size_t rows = (size_t)shape.B, bytes = rows * (size_t)shape.T * sizeof(int32_t);
   add_io(p, "ids", i, NULL, bytes);
   add_io(p, "labels", i, NULL, bytes);
   add_io(p, "positions", i, x->positions, bytes);
@@ -234,25 +250,37 @@ static void add_update_inputs(const stepper *s, step_program *p, int64_t micro,
 static void list_ios(const stepper *s, step_program *p) {
   const update_numbers *u = &s->update;
   int64_t last = p->n - 1;
-  for (int64_t i = 0; i < p->n; i++) add_micro_ios(s, p, i);
+  for (int64_t i = 0; i < p->n + p->following; i++) add_micro_ios(s, p, i);
   if (p->n) {
-    p->each = p->ios / (int)p->n;
+    p->each = p->ios / (int)(p->n + p->following);
     add_io(p, "grad_norm", last, &u->norm, sizeof u->norm);
     add_io(p, "grad_sq", last, s->grad_sq, s->m->trained * sizeof *s->grad_sq);
     if (p->choice.leaves) add_io(p, "next_clip", last, &u->clip, sizeof u->clip);
     else add_update_inputs(s, p, last, u);
+    if (p->following) add_io(p, "ahead_clip", last, &u->ahead_clip, sizeof u->ahead_clip);
+    if (p->following) add_io(p, "clip_factor", last, &u->factor, sizeof u->factor);
   }
   if (!p->applies) return;
   add_io(p, "clip", 0, &s->left.clip, sizeof s->left.clip);
   add_update_inputs(s, p, 0, &s->left);
 }
 
+static void tell_ahead(stepper *s, int micros) {
+  if (!micros || s->told) return;
+  log_info("post-validation: forwards of %d micro-batch%s of the next step run before the update, "
+           "as long as it clips nothing (hyper explain CONFIG pipeline)",
+           micros, micros > 1 ? "es" : "");
+  s->told = true;
+}
+
 static hp_status make_program(stepper *s, const step_micro *b, int64_t n, bool applies,
                               step_program *out) {
-  size_t micros = (size_t)n, ios = micros * MICRO_IOS + UPDATE_IOS;
+  const int64_t following = step_pieces_look_ahead(&s->ways.way[STEP_AS_ASKED], n) ? n : 0;
+  size_t micros = (size_t)(n + following), ios = micros * MICRO_IOS + UPDATE_IOS;
   hp_program_stats stats;
   *out = (step_program){.n = n,
                         .applies = applies,
+                        .following = following,
                         .shape = mem_calloc(micros, sizeof *out->shape),
                         .micro = mem_calloc(micros, sizeof *out->micro),
                         .io = mem_calloc(ios, sizeof *out->io),
@@ -266,6 +294,7 @@ static hp_status make_program(stepper *s, const step_micro *b, int64_t n, bool a
   out->insts = stats.instructions;
   if (n) step_ways_linked(&s->ways, &out->choice, n, &stats);
   s->link_s += stats.compile_s;
+  tell_ahead(s, stats.ahead);
   if (stats.memory.work_bytes > s->work_bytes) s->work_bytes = stats.memory.work_bytes;
   return HP_OK;
 }
@@ -360,7 +389,7 @@ static void set_micro(const stepper *s, step_program *p, int64_t i, const step_m
   micro_numbers *x = &p->micro[i];
   hp_io *io = &p->io[i * p->each];
   x->weight = (float)b->weight;
-  x->seed = random_seed(s, i, u);
+  x->seed = random_seed(s, i % p->n, u);
   for (int64_t k = 0; k < b->B; k++) x->lengths[k] = b->lengths ? b->lengths[k] : (int32_t)b->T;
   io[IDS].data = (void *)(uintptr_t)b->ids;
   io[LABELS].data = (void *)(uintptr_t)b->labels;
@@ -371,18 +400,45 @@ static void set_micro(const stepper *s, step_program *p, int64_t i, const step_m
 
 static void set_update(stepper *s, const step_update *u) {
   const optimizer_options *o = &options_of(s)->optimizer;
-  s->update = (update_numbers){0};
+  s->update = (update_numbers){.ahead_clip = 1, .factor = 1};
   optimizers[o->kind].set(o, u->lr, (double)u->t, s->update.number);
 }
 
+bool stepper_looks_ahead(const stepper *s) { return options_of(s)->ahead; }
+
+/* Will the next step have the program of this one?  After one that was clipped the next update will
+ * most likely be clipped, too, and what ran before it be in vain. */
+static bool goes_ahead(const stepper *s, const step_program *p, const step_following *next) {
+  return p->following && next && !s->clipped && fits(p, next->micro, next->n, false);
+}
+
+/* Micro-batches of the next step, or of this one in their place, which then do not run. */
+static void set_following(const stepper *s, step_program *p, const step_micro *b,
+                          const step_update *u, const step_following *next) {
+  for (int64_t i = 0; i < p->following; i++)
+    set_micro(s, p, p->n + i, next ? &next->micro[i] : &b[i], next ? &next->update : u);
+}
+
+static hp_status run_program(stepper *s, step_program *p, const step_update *u,
+                             const step_following *next) {
+  const bool continues = p->following && s->ahead_t == u->t;
+  s->ahead_t = 0;
+  HP_TRY(hp_run_step(p->p, p->io, p->ios, continues, next != NULL));
+  s->clipped = s->update.factor != 1;
+  if (next && !s->clipped) s->ahead_t = next->update.t;
+  return HP_OK;
+}
+
 hp_status stepper_run(stepper *s, const step_micro *b, int64_t n, const step_update *u,
-                      step_result *out) {
+                      const step_following *next, step_result *out) {
   step_program *p;
   float loss = 0;
   HP_TRY(find_program(s, b, n, s->has_left, &p));
   set_update(s, u);
+  if (!goes_ahead(s, p, next)) next = NULL;
   for (int64_t i = 0; i < n; i++) set_micro(s, p, i, &b[i], u);
-  HP_TRY(hp_run(p->p, p->io, p->ios));
+  set_following(s, p, b, u, next);
+  HP_TRY(run_program(s, p, u, next));
   s->ran = p->p;
   HP_TRY(check_finite(s, p, s->update.norm));
   s->has_left = p->choice.leaves;

@@ -45,10 +45,19 @@ typedef struct {
 /* Makes what stepper_run needs for these n micro-batches, after a step that left its update and
  * after none; only their sizes are read. */
 hp_status stepper_prepare(stepper *s, const step_micro *b, int64_t n);
-/* One step, of n micro-batches.  HP_ERR_NUMERIC when a loss or a gradient is not finite: names the
- * tensor. */
+/* Micro-batches, and the update after them. */
+typedef struct {
+  const step_micro *micro; /* [n] */
+  int64_t n;
+  step_update update;
+} step_following;
+/* One step, of n micro-batches.  next: what the next call will run, some of whose forwards this one
+ * may run (stepper_looks_ahead); NULL: not known.  HP_ERR_NUMERIC when a loss or a gradient is not
+ * finite: names the tensor. */
 hp_status stepper_run(stepper *s, const step_micro *b, int64_t n, const step_update *u,
-                      step_result *out);
+                      const step_following *next, step_result *out);
+/* Is there any use in knowing the next step? */
+bool stepper_looks_ahead(const stepper *s);
 
 /* Applies the update that the last step has left, if any: call it before anything else reads params
  * or optimizer state. */

@@ -113,15 +113,27 @@ static double decay_of(const step_graph *s, const model_param *p, bool plus) {
   return plus && !lm_find(s->m, bias) ? decay : 0;
 }
 
+/* The new value of a param, in its own layout. */
+static void put_ahead(model_build *b, const model_param *p, hp_tensor value) {
+  char name[NAME_MAX_];
+  snprintf(name, sizeof name, "ahead.%s", p->name);
+  hp_output(b->g, name, hp_annotate(b->g, p->name, value));
+}
+
+/* The numbers of the optimizer, inputs of the graph. */
+static void add_numbers(const step_graph *s, model_build *b, hp_tensor *number) {
+  const optimizer *by = &optimizers[s->o->optimizer.kind];
+  for (int k = 0; k < OPTIMIZER_NUMBERS && by->number[k]; k++) number[k] = scalar(b, by->number[k]);
+}
+
+/* ahead: gives the new values and assigns nothing. */
 static void apply(const step_graph *s, model_build *b, const hp_tensor *wrt, const hp_tensor *grad,
-                  hp_tensor factor) {
+                  const hp_tensor *number, hp_tensor factor, bool ahead) {
   const optimizer *by = &optimizers[s->o->optimizer.kind];
   double ratio = s->m->adapter ? s->m->adapter->o.b_rate : 0; /* LoRA+ */
-  hp_tensor number[OPTIMIZER_NUMBERS] = {0}, fast[OPTIMIZER_NUMBERS] = {0};
-  for (int k = 0; k < OPTIMIZER_NUMBERS && by->number[k]; k++) {
-    fast[k] = number[k] = scalar(b, by->number[k]);
-    if (ratio > 0 && k < by->rates) fast[k] = hp_scale(b->g, number[k], ratio);
-  }
+  hp_tensor fast[OPTIMIZER_NUMBERS] = {0};
+  for (int k = 0; k < OPTIMIZER_NUMBERS && by->number[k]; k++)
+    fast[k] = ratio > 0 && k < by->rates ? hp_scale(b->g, number[k], ratio) : number[k];
   for (size_t i = 0; i < s->m->trained; i++) {
     const model_param *p = &s->m->params.at[i];
     bool is_fast = p->kind == PARAM_LORA_B || p->shape.rank == 1;
@@ -133,9 +145,12 @@ static void apply(const step_graph *s, model_build *b, const hp_tensor *wrt, con
                          .p = wrt[i],
                          .grad = grad[i],
                          .factor = factor};
-    memcpy(x.number, is_fast ? fast : number, sizeof x.number);
+    hp_tensor value = HP_NONE;
+    memcpy(x.number, is_fast ? fast : number, OPTIMIZER_NUMBERS * sizeof *number);
+    if (ahead) x.value = &value;
     start_param(b, p);
     by->update(&x);
+    if (ahead) put_ahead(b, p, value);
   }
 }
 
@@ -145,10 +160,15 @@ static void update(const step_graph *s, model_build *b, const step_place *v, con
   for (size_t i = 0; i < s->m->trained; i++)
     grad[i] = annotate_grad(b, &s->m->params.at[i], grad[i]);
   hp_update_phase(b->g);
+  hp_tensor number[OPTIMIZER_NUMBERS] = {0};
+  if (v->part != STEP_NORM) add_numbers(s, b, number);
+  hp_block(b->g, 1); /* loops of different blocks are not fused: these run before the norm */
+  if (v->ahead) apply(s, b, wrt, grad, number, scalar(b, "ahead_clip"), true);
   hp_block(b->g, 0);
   hp_tensor factor = v->part == STEP_APPLY ? scalar(b, "clip") : clip_factor(s, b, grad);
+  if (v->ahead) hp_output(b->g, "clip_factor", factor);
   if (v->part == STEP_NORM) hp_output(b->g, "next_clip", factor);
-  else apply(s, b, wrt, grad, factor);
+  else apply(s, b, wrt, grad, number, factor, false);
 }
 
 static bool draws(const step_graph *s) { return step_draws(s->m, s->o); }

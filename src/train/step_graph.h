@@ -27,6 +27,8 @@ typedef struct {
   bool remat_auto;            /* recompute activations where that is faster than offloading, or
                                  the only way to keep to the memory limit */
   step_update_when update;
+  bool ahead;   /* on a pipeline, in steps of several micro-batches: where it is predicted to be
+                   faster, forwards of the next step run before the update (step_place.ahead) */
   bool limited; /* the device has a memory limit */
   bool dropout; /* apply the model's dropout; its masks follow from the seed, the number of the
                    update and that of the micro-batch */
@@ -57,12 +59,17 @@ typedef struct {
    * adds the two: so in a pipeline it crosses once a step, and bits do not depend on stages.  In
    * steps of several micro-batches, of models with an lm_tied_param. */
   bool head_sum;
+  /* The update begins with the params' new values as they are if nothing is clipped, outputs
+   * ahead.NAME, by which rows of the next step may run before it. */
+  bool ahead;
 } step_place;
 
 /* Builds the graph.  Inputs of a micro-batch: ids, positions, labels i32[B,T], weight f32[] (factor
  * on the sum of token losses), dropout_seed i64[] if step_draws, lengths i32[B] if step_balances,
  * and those of preference_losses with its outputs; output: loss f32[].  Inputs of the update: the
- * numbers of the optimizer, f32[]; outputs: grad_norm f32[] and grad_sq f32[params].
+ * numbers of the optimizer, f32[]; outputs: grad_norm f32[] and grad_sq f32[params].  With `ahead`
+ * also the input ahead_clip f32[], which is 1, and the output clip_factor f32[], which is 1 too if
+ * the values of ahead.NAME are those of NAME afterwards.
  * The norm alone has the output next_clip f32[] besides these, which is the input clip of
  * STEP_APPLY.  Call lm_graph_end, also after a failure.
  */

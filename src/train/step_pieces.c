@@ -45,7 +45,8 @@ static hp_status compile(step_pieces *s, const step_place *v, hp_piece **out) {
 }
 
 static bool same_place(const step_place *a, const step_place *b) {
-  return a->part == b->part && a->B == b->B && a->T == b->T && a->head_sum == b->head_sum;
+  return a->part == b->part && a->B == b->B && a->T == b->T && a->head_sum == b->head_sum &&
+         a->ahead == b->ahead;
 }
 
 static bool has_room(const step_pieces *s) {
@@ -96,9 +97,19 @@ static hp_status add_row(step_pieces *s, const step_place *v, int64_t micro, uin
   return HP_OK;
 }
 
-static step_part part_of(const step_spec *spec, int64_t micro) {
-  if (micro) return STEP_NEXT;
-  return spec->n == 1 && !spec->leaves ? STEP_ALONE : STEP_FIRST;
+static step_place place_of(const step_spec *spec, int64_t micro, bool head_sum) {
+  const micro_shape *m = &spec->shape[micro];
+  bool alone = spec->n == 1 && !spec->leaves;
+  return (step_place){.part = micro   ? STEP_NEXT
+                              : alone ? STEP_ALONE
+                                      : STEP_FIRST,
+                      .B = m->B,
+                      .T = m->T,
+                      .head_sum = head_sum};
+}
+
+bool step_pieces_look_ahead(const step_pieces *s, int64_t n) {
+  return s->o.ahead && n > 1 && !hp_device_memory_limit(s->d);
 }
 
 static hp_status add_rows(step_pieces *s, const step_spec *spec, step_link *l, str *rows) {
@@ -107,17 +118,24 @@ static hp_status add_rows(step_pieces *s, const step_spec *spec, step_link *l, s
   bool sum = spec->n > 1 && lm_tied_param(s->m);
   if (spec->applies) HP_TRY(add_row(s, &(step_place){.part = STEP_APPLY}, 0, step, l, rows));
   for (int64_t i = 0; i < spec->n; i++) {
-    const micro_shape *m = &spec->shape[i];
-    HP_TRY(add_row(s, &(step_place){part_of(spec, i), m->B, m->T, sum}, i, step, l, rows));
+    const step_place place = place_of(spec, i, sum);
+    HP_TRY(add_row(s, &place, i, step, l, rows));
   }
-  step_place update = {.part = spec->leaves ? STEP_NORM : STEP_UPDATE, .head_sum = sum};
+  bool ahead = step_pieces_look_ahead(s, spec->n);
+  step_place update = {.part = spec->leaves ? STEP_NORM : STEP_UPDATE,
+                       .head_sum = sum,
+                       .ahead = ahead};
   if (spec->leaves || spec->n > 1) HP_TRY(add_row(s, &update, last, step, l, rows));
+  for (int64_t i = 0; ahead && i < spec->n; i++) {
+    const step_place place = place_of(spec, i, sum);
+    HP_TRY(add_row(s, &place, spec->n + i, step, l, rows));
+  }
   return str_status(rows);
 }
 
 hp_status step_pieces_link(step_pieces *s, const step_spec *spec, step_link *out) {
   str rows = {0};
-  size_t most = (size_t)spec->n + 2; /* pieces */
+  size_t most = (size_t)spec->n + 2; /* pieces: those of the next step are the same */
   *out = (step_link){.piece = mem_calloc(most, sizeof *out->piece),
                      .action = mem_calloc(most, sizeof *out->action),
                      .names = mem_calloc(most, sizeof *out->names)};

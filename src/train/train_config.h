@@ -186,6 +186,7 @@ typedef struct {
     placement place;
     const char *pipe_schedule; /* of a pipeline: a name, or a file of rows */
     int64_t pipe_stages;       /* of a pipeline; 0: as many as the schedule has */
+    bool post_validation;      /* rows of the next step may run before the update */
     const int64_t *pipe_cut;   /* [pipe_stages] layers of each; NULL: cut by their work */
     const tree_node *pipe_cut_at;
     int64_t *pipe_uneven;         /* pipe_cut, where it follows from the number of layers */

@@ -1,6 +1,7 @@
 #include "train/train_pipeline.h"
 
 #include "base/io.h"
+#include "sched/pipe_generate.h"
 #include "train/step_graph.h"
 
 #include <stdio.h>
@@ -49,11 +50,15 @@ static hp_status read_cut(train_config *c, const tree_node *pipe) {
 }
 
 hp_status train_pipeline_read(train_config *c) {
-  static const char *const known[] = {"stages", "schedule", "microbatches", "cut"};
+  static const char *const known[] = {"stages", "schedule", "microbatches", "cut",
+                                      "post_validation"};
   const tree_node *pipe = c->parallel.pipeline;
+  c->is.post_validation = true;
   if (!pipe) return HP_OK;
   HP_TRY(tree_expect(pipe, TREE_MAP));
-  HP_TRY(tree_check_keys(pipe, known, 4));
+  HP_TRY(tree_check_keys(pipe, known, sizeof known / sizeof *known));
+  if (tree_get(pipe, "post_validation"))
+    HP_TRY(tree_as_bool(tree_get(pipe, "post_validation"), &c->is.post_validation));
   HP_TRY(tree_opt_int(pipe, "stages", 0, &c->is.pipe_stages));
   if (tree_get(pipe, "stages") && (c->is.pipe_stages < 1 || c->is.pipe_stages > STAGES_MAX))
     TREE_FAIL(tree_get(pipe, "stages"), "%lld; expected 1 to %d", (long long)c->is.pipe_stages,
@@ -100,9 +105,17 @@ hp_status train_pipeline_check_update(train_config *c) {
             "update: end");
 }
 
+static bool is_schedule(const char *name) {
+  const char *known, *what;
+  for (size_t i = 0; (known = pipe_schedule_name(i, &what)); i++)
+    if (!strcmp(known, name)) return true;
+  return false;
+}
+
 hp_status train_pipeline_schedule(const train_config *c, str *rows, const char **out) {
   *out = c->is.pipe_schedule;
-  if (!c->is.pipe_schedule || !path_exists(c->is.pipe_schedule)) return HP_OK;
+  if (!c->is.pipe_schedule || is_schedule(c->is.pipe_schedule)) return HP_OK;
+  if (!path_exists(c->is.pipe_schedule)) return HP_OK;
   char *text;
   size_t n;
   HP_TRY(file_read(c->is.pipe_schedule, ROWS_MAX, &text, &n));

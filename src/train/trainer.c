@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "base/thread.h"
 #include "ckpt/manifest.h"
+#include "sched/pipe_generate.h"
 #include "train/agree.h"
 #include "train/chat_files.h"
 #include "train/losses.h"
@@ -153,6 +154,12 @@ static step_update_when update_of(const train_config *c) {
   return when == UPDATE_AUTO && c->is.tiers.host_limit ? UPDATE_AT_END : when;
 }
 
+/* Others have no device that is done before the rest and could begin the next step. */
+static bool may_run_ahead(const train_config *c) {
+  return c->is.post_validation && placement_meshes(&c->is.place) > 1 && !c->is.memory_limit &&
+         c->is.pipe_schedule && pipe_schedule_splits(c->is.pipe_schedule);
+}
+
 step_options trainer_step_options(const train_config *c) {
   step_options o = {.stage = c->stage,
                     .preference = train_preference_of(c),
@@ -165,6 +172,7 @@ step_options trainer_step_options(const train_config *c) {
                                 .host_update = (hp_host_update)c->parallel.host_update},
                     .remat_auto = c->is.recompute == RECOMPUTE_AUTO,
                     .update = update_of(c),
+                    .ahead = may_run_ahead(c),
                     .limited = c->is.memory_limit != 0,
                     /* as trl, which leaves out all dropout */
                     .dropout = losses[c->stage].preference != PREFER_PAIR &&
@@ -199,7 +207,9 @@ static hp_status open_training(trainer *t) {
   const train_data *d = &t->data.sets;
   HP_TRY(step_data_create(micros_of(&d->order), train_data_rows(d) * d->train.longest, d,
                           &t->model.options.preference, &t->data.step));
-  t->data.step.smooths = c->label_smoothing_factor > 0;
+  HP_TRY(step_data_create(micros_of(&d->order), train_data_rows(d) * d->train.longest, d,
+                          &t->model.options.preference, &t->data.next));
+  t->data.step.smooths = t->data.next.smooths = c->label_smoothing_factor > 0;
   return stepper_create(t->model.m, &t->model.options, &t->model.stepper);
 }
 
@@ -212,13 +222,43 @@ static hp_status failed_step(const run_progress *at, hp_status st) {
   HP_FAIL(st, "step %lld of %lld: %s", (long long)at->step + 1, (long long)at->steps, why.message);
 }
 
+/* The samples of the step at hand, which may have been drawn with the one before. */
+static void draw_step(trainer *t, const sampler_step *s) {
+  run_data *d = &t->data;
+  if (d->next_step && d->next_step == t->at.step) {
+    step_data drawn = d->next;
+    d->next = d->step;
+    d->step = drawn;
+  } else {
+    step_data_draw(&d->step, &d->sets, s);
+  }
+  d->next_step = 0;
+}
+
+static step_update update_at(const trainer *t, int64_t step) {
+  return (step_update){.lr = schedule_lr(&t->model.rate, step), .t = step + 1};
+}
+
+/* The step after this one, if the run has it as far as is known; false: it does not matter. */
+static bool draw_next(trainer *t, step_following *out) {
+  const int64_t step = t->at.step + 1;
+  if (!stepper_looks_ahead(t->model.stepper) || step == t->at.steps) return false;
+  const sampler_step s = sampler_find(&t->data.sets.order, step);
+  step_data_draw(&t->data.next, &t->data.sets, &s);
+  t->data.next_step = step;
+  *out = (step_following){t->data.next.micro, t->data.next.n, update_at(t, step)};
+  return true;
+}
+
 static hp_status train_step(trainer *t, const sampler_step *s) {
-  step_data *d = &t->data.step;
-  step_update u = {.lr = schedule_lr(&t->model.rate, t->at.step), .t = t->at.step + 1};
+  step_following next;
   step_result r;
   double start = time_now_s();
-  step_data_draw(d, &t->data.sets, s);
-  hp_status st = stepper_run(t->model.stepper, d->micro, d->n, &u, &r);
+  draw_step(t, s);
+  const bool follows = draw_next(t, &next);
+  const step_update u = update_at(t, t->at.step);
+  step_data *d = &t->data.step;
+  hp_status st = stepper_run(t->model.stepper, d->micro, d->n, &u, follows ? &next : NULL, &r);
   if (st) return failed_step(&t->at, st);
   t->at.grad_norm = r.grad_norm;
   t->at.lr = u.lr;
@@ -292,6 +332,7 @@ static void close_data(run_data *d) {
   mem_free(d->shifted);
   step_answers_free(&d->answers);
   step_data_free(&d->step);
+  step_data_free(&d->next);
 }
 
 static void trainer_close(trainer *t) {

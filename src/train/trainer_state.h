@@ -41,7 +41,9 @@ typedef struct {
 typedef struct {
   tokenizer *tokenizer;
   train_data sets;
-  step_data step;       /* the current step */
+  step_data step;       /* the current step, */
+  step_data next;       /* and the one after it, */
+  int64_t next_step;    /* which is this one; 0: it is not drawn */
   train_batch batch;    /* the current batch of an evaluation */
   int32_t *shifted;     /* its labels, shifted left by one for the graph */
   step_answers answers; /* of preferences: what its rows give */

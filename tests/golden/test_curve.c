@@ -34,7 +34,7 @@ static void run_step(stepper *s, const int32_t *ids, int rows, const step_update
                                 .ids = ids + at * T,
                                 .labels = labels + at * T,
                                 .weight = 1.0 / (B * (T - 1))};
-  CHECK_OK(stepper_run(s, m, B / rows, u, out));
+  CHECK_OK(stepper_run(s, m, B / rows, u, NULL, out));
 }
 
 static void run_curve(const char *name, int rows) {

@@ -40,8 +40,8 @@ static void run_steps(const lm *m, stepper *s, outcome *out) {
                         .weight = 1.0 / (MICROS * TOKENS)};
   }
   for (int step = 0; step < STEPS; step++)
-    CHECK_OK(
-        stepper_run(s, b, MICROS, &(step_update){.lr = 1e-2, .t = step + 1}, &out->result[step]));
+    CHECK_OK(stepper_run(s, b, MICROS, &(step_update){.lr = 1e-2, .t = step + 1}, NULL,
+                         &out->result[step]));
 }
 
 static void read_weights(const lm *m, outcome *out) {

@@ -209,7 +209,7 @@ static double received_by_one_more(const char *text) {
   step_options o = {.optimizer = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}};
   CHECK_OK(stepper_create(x.m, &o, &s));
   for (int k = 0; k < 2; k++) {
-    CHECK_OK(stepper_run(s, b, MICROS - 1 + k, &(step_update){.lr = 0, .t = 1}, &r));
+    CHECK_OK(stepper_run(s, b, MICROS - 1 + k, &(step_update){.lr = 0, .t = 1}, NULL, &r));
     CHECK_OK(hp_program_stats_get(stepper_program(s), &stats[k]));
   }
   stepper_free(s);
@@ -265,7 +265,7 @@ static trained train_by(const char *path, const char *text, hp_dispatch how, int
   CHECK_OK(stepper_create(x.m, &o, &s));
   for (int k = 0; k < 2; k++) {
     step_result r;
-    CHECK_OK(stepper_run(s, b, 2, &(step_update){.lr = 0.01, .t = k + 1}, &r));
+    CHECK_OK(stepper_run(s, b, 2, &(step_update){.lr = 0.01, .t = k + 1}, NULL, &r));
     out.loss[k] = r.loss;
     out.norm = r.grad_norm;
   }

@@ -183,7 +183,7 @@ static double loss_of(lm *m, uint64_t seed, int64_t update, int64_t micro, bool 
   step_micro b[MICROS] = {{.B = 1, .T = T, .ids = ids, .labels = labels}};
   b[1] = b[0];
   b[micro].weight = 1.0 / T;
-  CHECK_OK(stepper_run(s, b, micro + 1, &(step_update){.t = update}, &r));
+  CHECK_OK(stepper_run(s, b, micro + 1, &(step_update){.t = update}, NULL, &r));
   stepper_free(s);
   return r.loss;
 }

@@ -56,7 +56,7 @@ static double run_step(job *j, const int *T, int width, int64_t t) {
     j->micro[i] =
         (step_micro){.B = ROWS, .T = W, .ids = j->ids[i], .labels = j->labels[i], .weight = 1e-2};
   }
-  CHECK_OK(stepper_run(j->s, j->micro, MICROS, &(step_update){.lr = 1e-2, .t = t}, &r));
+  CHECK_OK(stepper_run(j->s, j->micro, MICROS, &(step_update){.lr = 1e-2, .t = t}, NULL, &r));
   return r.loss;
 }
 

@@ -53,7 +53,7 @@ static step_result run_step(stepper *s, int n, int64_t t) {
     }
     micro[i] = (step_micro){.B = ROWS, .T = T, .ids = ids[i], .labels = labels[i], .weight = 1e-2};
   }
-  CHECK_OK(stepper_run(s, micro, n, &(step_update){.lr = 1e-2 / (double)t, .t = t}, &r));
+  CHECK_OK(stepper_run(s, micro, n, &(step_update){.lr = 1e-2 / (double)t, .t = t}, NULL, &r));
   return r;
 }
 
