@@ -300,6 +300,38 @@ TEST(what_a_pipeline_cannot_run_is_refused) {
   CHECK(hp_device_open(&o, &d));
 }
 
+/* A step of two micro-batches and its update, with such rows. */
+static void refuse_next(hp_device *d, const char *rows, const char *why) {
+  hp_graph *g[] = {build(false), build(true), build_update()};
+  static const char *const name[] = {"FBW", "FBW_add", "U"};
+  hp_piece *piece[3];
+  hp_program *p;
+  for (int i = 0; i < 3; i++) CHECK_OK(hp_piece_compile(g[i], d, NULL, &piece[i]));
+  CHECK_FAILS(hp_link(piece, name, 3, rows, &p), why);
+  for (int i = 0; i < 3; i++) hp_piece_free(piece[i]);
+  for (int i = 0; i < 3; i++) hp_graph_free(g[i]);
+}
+
+TEST(rows_behind_the_update_are_those_of_the_next_step) {
+#define STEP "* FBW 0\n* FBW_add 1\n* U 1\n"
+  hp_device *d;
+  open_device(lone[1], "zb-2p", 0, &d);
+  refuse_next(d, STEP "* FBW 3\n", "rows:4: micro-batch 3 behind the update; expected 2: the 2");
+  refuse_next(d, STEP "* FBW 2\n* FBW_add 4\n", "rows:5: micro-batch 4 behind the update");
+  refuse_next(d, STEP "* FBW 2\n* FBW_add 2\n", "rows:5: micro-batch 2 behind the update");
+  refuse_next(d, STEP "* FBW 2\n* FBW_add 3\n* FBW_add 4\n",
+              "rows:6: micro-batch 4 behind the update");
+  refuse_next(d, STEP "* FBW_add 2\n",
+              "rows:4: \"FBW_add\" for micro-batch 2 of the next step; expected \"FBW\"");
+  refuse_next(d, STEP "* U 2\n", "rows:4: \"U\" for micro-batch 2 of the next step");
+  refuse_next(d, STEP "* FBW 2\n", "rows: 1 of the next step's 2 micro-batches; expected all");
+  refuse_next(d, "* U 0\n* FBW 0\n", "rows:2: ");
+  hp_device_set_memory_limit(d, 1 << 20);
+  refuse_next(d, STEP "* FBW 2\n* FBW_add 3\n", "the device has a memory limit");
+  hp_device_close(d);
+#undef STEP
+}
+
 /* Meshes without a common axis: each has layouts of its own. */
 static void run_unlike(const char *on, const char *const *entries, numbers *out) {
   hp_device *d;

@@ -6,6 +6,7 @@
 #include "base/yaml.h"
 #include "train/memory_limit.h"
 #include "train/train_config.h"
+#include "train/trainer.h"
 
 #include <math.h>
 
@@ -222,6 +223,9 @@ static const struct {
     {"gradient_accumulation_steps: 2\nhyper_parallel: {pipeline: {stages: 2, microbatches: 4}}\n",
      "4, and gradient_accumulation_steps is 2"},
     {"hyper_parallel: {pipeline: {stage: 1}}\n", "did you mean"},
+    {"hyper_parallel: {pipeline: {stages: 2, post_validation: maybe}}\n",
+     "run.yaml:5:57: hyper_parallel.pipeline.post_validation: expected true or false"},
+    {"hyper_parallel: {pipeline: {stages: 2, postvalidation: true}}\n", "did you mean"},
     {"strategy: pp=2\nhyper_parallel: {update: next_step}\n",
      "run.yaml:6:26: hyper_parallel.update: next_step is not built for pipelines"},
     {"hyper_parallel: {pipeline: {cut: [4]}}\n",
@@ -562,6 +566,36 @@ TEST(derived_settings_follow_transformers_and_llamafactory) {
   CHECK_EQ(c.is.memory_limit, 1048576);
   CHECK_EQ(c.is.recompute, RECOMPUTE_FULL);
   done(&c);
+}
+
+/* Forwards of the next step run before the update unless the user, a schedule that leaves no device
+ * idle, or a memory limit says otherwise. */
+TEST(post_validation_is_on_for_schedules_that_split_the_backward) {
+#define PIPE(keys) "strategy: pp=2\nhyper_parallel: {pipeline: {" keys "}}\n"
+  static const struct {
+    const char *text;
+    bool ahead;
+  } cases[] = {
+      {PIPE("schedule: zbv"), true},
+      {PIPE("schedule: zb-h1, post_validation: true"), true},
+      {PIPE("schedule: zbv, post_validation: false"), false},
+      {PIPE("schedule: zbv") "memory_limit: 1GiB\n", false},
+      {PIPE("schedule: zbv, post_validation: true") "memory_limit: 50%\n", false},
+      {PIPE("schedule: 1f1b, post_validation: true"), false},
+      {PIPE("post_validation: true"), false}, /* 1f1b */
+      {"strategy: pp=1\nhyper_parallel: {pipeline: {post_validation: true}}\n", false},
+      {"", false},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[256];
+    train_config c;
+    snprintf(text, sizeof text, "%s%s", MINIMUM, cases[i].text);
+    CHECK_OK(parse(text, &c));
+    if (trainer_step_options(&c).ahead != cases[i].ahead)
+      test_fail(__FILE__, __LINE__, "%s: another answer than %d", cases[i].text, cases[i].ahead);
+    done(&c);
+  }
+#undef PIPE
 }
 
 TEST(a_cutoff_beyond_the_models_positions_is_refused) {
