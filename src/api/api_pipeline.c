@@ -263,6 +263,11 @@ static hp_status read_runs(pipeline_link *l) {
     HP_FAIL(HP_ERR_UNSUPPORTED,
             "rows: the device has a memory limit, under which nothing of the next step runs ahead; "
             "leave out the rows behind the update");
+  if (l->next && job_device_must_offload(l->d->member[0]->job))
+    HP_FAIL(
+        HP_ERR_UNSUPPORTED,
+        "rows: tensors leave the device (offload), so that nothing of the next step runs ahead; "
+        "leave out the rows behind the update");
   if (l->next && l->next < l->in.micros)
     HP_FAIL(HP_ERR_ARG, "rows: %u of the next step's %u micro-batches; expected all or none",
             l->next, l->in.micros);

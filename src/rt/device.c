@@ -50,6 +50,12 @@ bool job_device_offloads(const job_device *j) {
   return j->has_homes;
 }
 
+bool job_device_must_offload(const job_device *j) {
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++)
+    if (j->offload[k] > HP_OFFLOAD_AUTO) return true;
+  return j->has_homes || j->offload_policy != HP_PLAN_BEST;
+}
+
 hp_status job_device_settle(job_device *j) {
   void *carrier = j->carrier;
   j->carrier = NULL;

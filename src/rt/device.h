@@ -73,6 +73,8 @@ hp_status job_device_open(const char *backend, const backend_options *o,
 hp_status job_device_set_flash(job_device *j, flash_store *store, uint64_t from, uint64_t bytes);
 /* May tensors leave the device? */
 bool job_device_offloads(const job_device *j);
+/* Do some leave it without a limit, too? */
+bool job_device_must_offload(const job_device *j);
 /* Before named tensors are used, or work memory by another program: brings them home. */
 hp_status job_device_settle(job_device *j);
 /* The last of its users closes it. */

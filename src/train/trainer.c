@@ -154,10 +154,12 @@ static step_update_when update_of(const train_config *c) {
   return when == UPDATE_AUTO && c->is.tiers.host_limit ? UPDATE_AT_END : when;
 }
 
-/* Others have no device that is done before the rest and could begin the next step. */
+/* Other schedules have no device that is done before the rest and could begin the next step; plans
+ * of what leaves the device keep no values from one step to the next. */
 static bool may_run_ahead(const train_config *c) {
   return c->is.post_validation && placement_meshes(&c->is.place) > 1 && !c->is.memory_limit &&
-         c->is.pipe_schedule && pipe_schedule_splits(c->is.pipe_schedule);
+         !tier_options_must_offload(&c->is.tiers) && c->is.pipe_schedule &&
+         pipe_schedule_splits(c->is.pipe_schedule);
 }
 
 step_options trainer_step_options(const train_config *c) {

@@ -328,6 +328,9 @@ TEST(rows_behind_the_update_are_those_of_the_next_step) {
   refuse_next(d, "* U 0\n* FBW 0\n", "rows:2: ");
   hp_device_set_memory_limit(d, 1 << 20);
   refuse_next(d, STEP "* FBW 2\n* FBW_add 3\n", "the device has a memory limit");
+  hp_device_set_memory_limit(d, 0);
+  CHECK_OK(hp_device_home(d, "w*", HP_OFFLOAD_HOST));
+  refuse_next(d, STEP "* FBW 2\n* FBW_add 3\n", "tensors leave the device (offload)");
   hp_device_close(d);
 #undef STEP
 }
