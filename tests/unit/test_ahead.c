@@ -2,6 +2,7 @@
  * are kept between runs. */
 #include "base/mem.h"
 #include "prog/ahead.h"
+#include "prog/link.h"
 #include "test.h"
 
 #include <string.h>
@@ -28,16 +29,16 @@ static const char update[] = "arena device 1280 bound 1280 at 0\n"
                              "b5 = f32[2] device+512 output \"norm\"\n"
                              "b6 = f32[2] device+768 output \"ahead.v\"\n"
                              "b7 = f32[2] device+1024\n"
-                             "compute: b3 = exp b1\n"
-                             "compute: b4 = exp b3\n"
-                             "compute: b5 = exp b1\n"
-                             "compute: b2 = exp b3\n"
-                             "compute: b6 = exp b1 stage=1\n"
-                             "compute: b7 = exp b1\n";
+                             "compute: b3 = exp b1 phase=update\n"
+                             "compute: b4 = exp b3 phase=update\n"
+                             "compute: b5 = exp b1 phase=update\n"
+                             "compute: b2 = exp b3 phase=update\n"
+                             "compute: b6 = exp b1 phase=update stage=1\n"
+                             "compute: b7 = exp b1 phase=update\n";
 
 TEST(instructions_are_needed_by_params_ahead_by_the_rest_or_by_both) {
-  static const uint8_t all[] = {AHEAD_PART | AHEAD_REST, AHEAD_PART, AHEAD_REST, AHEAD_REST,
-                                AHEAD_PART,              0};
+  static const uint8_t all[] =
+      {AHEAD_PART | AHEAD_REST, AHEAD_PART, AHEAD_REST, AHEAD_REST, AHEAD_PART, 0};
   static const bool first[] = {true, false}, none[] = {false, false};
   uint8_t part[6];
   program *p = parse(update);
@@ -89,4 +90,45 @@ TEST(values_that_other_instructions_read_are_kept_between_runs) {
   CHECK_EQ(program_args(p, program_inst(p, 3))[1], 9); /* b10, whose number has changed */
   CHECK_EQ(program_args(p, program_inst(p, 6))[1], 6);
   program_free(p);
+}
+
+/* Reads one half of w. */
+static const char forward[] = "arena device 256 bound 256 at 0\n"
+                              "b0 = f32[2] state \"w\"\n"
+                              "b1 = f32[1] view b0+4\n"
+                              "b2 = f32[1] device+0\n"
+                              "compute: b2 = exp b1\n";
+
+static const prog_buffer *root_of(const program *p, uint32_t inst, int arg) {
+  return &p->buffers.at[program_arg(p, program_inst(p, inst), arg)->root];
+}
+
+/* A forward, what the next step reads, that forward of the next step, and the rest of the update.
+ */
+TEST(rows_of_the_next_step_read_the_params_ahead_of_an_update) {
+  static const bool ahead[] = {true, false};
+  static const link_row row[] = {
+      {.piece = 0, .actions = ACTION_FORWARD, .of_stage = true, .ahead = AHEAD_AGAIN},
+      {.piece = 1, .actions = ACTION_UPDATE, .part = LINK_AHEAD},
+      {.piece = 0,
+       .actions = ACTION_FORWARD,
+       .of_stage = true,
+       .microbatch = 1,
+       .ahead = AHEAD_NEXT},
+      {.piece = 1, .actions = ACTION_UPDATE, .part = LINK_BEHIND},
+  };
+  const link_rows rows = {.row = row, .rows = 4, .micros = 1, .update = 1, .ahead = ahead};
+  program *piece[] = {parse(forward), parse(update)}, *p;
+  uint32_t kernel0[2];
+  CHECK_OK(program_link((const program *const *)piece, 2, &rows, kernel0, &p));
+  /* exp(g), which both parts need, is of every run; ahead.w of those that run ahead; not ahead.v */
+  static const uint8_t is_ahead[] = {AHEAD_AGAIN, 0, AHEAD_NEXT, AHEAD_NEXT, 0, 0};
+  CHECK_EQ(p->insts.len, sizeof is_ahead);
+  for (uint32_t i = 0; i < p->insts.len; i++) CHECK_EQ(program_inst(p, i)->ahead, is_ahead[i]);
+  CHECK(root_of(p, 0, 0)->place == PLACE_STATE);
+  CHECK(root_of(p, 3, 0) == root_of(p, 2, 1)); /* the half of ahead.w */
+  CHECK_EQ(program_arg(p, program_inst(p, 3), 0)->at, 4);
+  CHECK(root_of(p, 3, 0)->place == PLACE_WORK && !root_of(p, 3, 0)->flags);
+  program_free(p);
+  for (int i = 0; i < 2; i++) program_free(piece[i]);
 }

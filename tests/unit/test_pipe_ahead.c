@@ -113,6 +113,63 @@ TEST(an_update_beforehand_that_takes_too_long_is_not_worth_it) {
   pipe_rows_free(&p);
 }
 
+/* Stages of a device are updated one after the other, params of rows ahead before the norm. */
+TEST(a_step_has_the_time_of_its_updates) {
+  double update[8], guess[8] = {0};
+  bool can[8] = {true, true, true, true};
+  pipe_rows p;
+  pipe_ahead a;
+  pipe_times t;
+  for (int s = 0; s < 8; s++) update[s] = 0.25 * (s + 1);
+  pipe_costs unit = {0}, c = {.update_s = update};
+  generate("zbv", 4, 12, &p);
+  CHECK_OK(pipe_simulate(&p, "rows", &unit, PIPE_ONE_STREAM, &t));
+  find_ahead(&p, &c, &a);
+  CHECK_NEAR(a.alone_s, t.step_s + 2.25, 1e-9); /* 0.25 k + 0.25 (9 - k) */
+  pipe_times_free(&t);
+  pipe_ahead_free(&a);
+  pipe_rows_free(&p);
+  generate("zb-2p", 4, 8, &p);
+  for (int s = 0; s < 4; s++) guess[s] = 0.25;
+  CHECK_OK(pipe_ahead_find(&p, "rows", &unit, &(pipe_ahead_request){can, guess}, &a));
+  CHECK_NEAR(a.step_s, 3 * 8 + 0.25, 1e-9);
+  CHECK_NEAR(a.alone_s, 3 * 8 + 3, 1e-9);
+  pipe_ahead_free(&a);
+  pipe_rows_free(&p);
+}
+
+/* The step of zb-2p gets shorter by 3 of 3 m + 3. */
+TEST(a_gain_of_less_than_one_percent_is_not_taken) {
+  static const uint32_t micros[] = {90, 110};
+  pipe_costs unit = {0};
+  for (int k = 0; k < 2; k++) {
+    pipe_rows p;
+    pipe_ahead a;
+    generate("zb-2p", 4, micros[k], &p);
+    find_ahead(&p, &unit, &a);
+    CHECK_EQ(a.rows[0], k ? 0 : 3);
+    CHECK_EQ(a.micros, k ? 0 : 3);
+    pipe_ahead_free(&a);
+    pipe_rows_free(&p);
+  }
+}
+
+/* Device 0 waits long enough for both of its forwards. */
+TEST(a_forward_that_overlaps_with_a_backward_is_not_run_ahead) {
+  static const char text[] = "placement 0 1\n0 F 0\n0 F 1 + 0 BW 0\n0 BW 1\n"
+                             "1 F 0\n1 B 0\n1 F 1\n1 B 1\n1 W 0\n1 W 1\n";
+  double weights[] = {1, 10};
+  pipe_costs c = {.weights_s = weights};
+  pipe_rows p;
+  pipe_ahead a;
+  CHECK_OK(pipe_rows_parse(text, "rows", (pipe_shape){2, 2}, &p));
+  find_ahead(&p, &c, &a);
+  CHECK_EQ(a.rows[0], 1);
+  CHECK_EQ(a.rows[1], 0);
+  pipe_ahead_free(&a);
+  pipe_rows_free(&p);
+}
+
 /* Whatever the schedule and the costs: it is never slower, and rows ahead are closed. */
 TEST(rows_ahead_of_random_schedules_run_and_never_cost_time) {
   uint64_t seed = 7;

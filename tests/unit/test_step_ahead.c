@@ -33,13 +33,14 @@ typedef struct {
 } job;
 
 /* by NULL: one device. */
-static void open_job(const step_options *o, const char *by, const char *schedule, job *j) {
+static void open_model(const char *model, const step_options *o, const char *by,
+                       const char *schedule, job *j) {
   char path[512], cluster[512];
   str mesh = {0};
   placement on;
   snprintf(path, sizeof path, "%s/config.json", test_dir());
   snprintf(cluster, sizeof cluster, "%s/even.yaml", test_dir());
-  CHECK_OK(file_write(path, config, sizeof config - 1));
+  CHECK_OK(file_write(path, model, strlen(model)));
   CHECK_OK(file_write(cluster, even, sizeof even - 1));
   hp_device_options d = {.threads = 1,
                          .interpret = true,
@@ -57,6 +58,10 @@ static void open_job(const step_options *o, const char *by, const char *schedule
   CHECK_OK(lm_init(j->m, 5));
   lm_share_rope(j->m, LENGTH);
   CHECK_OK(stepper_create(j->m, o, &j->s));
+}
+
+static void open_job(const step_options *o, const char *by, const char *schedule, job *j) {
+  open_model(config, o, by, schedule, j);
 }
 
 static void close_job(job *j) {
@@ -255,4 +260,76 @@ TEST(nothing_runs_before_an_update_where_it_would_gain_nothing) {
   own.ahead = false;
   train(&own, "pp=3", "zb-2p", false, &o);
   CHECK_EQ(o.ahead, 0);
+}
+
+/* A model whose loss depends on the lengths of samples, which differ from step to step. */
+static uint64_t train_by_length(const char *by) {
+  static const char moe[] =
+      "{\"model_type\": \"qwen3_moe\", \"hidden_size\": 32, \"intermediate_size\": 64, "
+      "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 16, "
+      "\"num_hidden_layers\": 2, \"vocab_size\": 32, \"max_position_embeddings\": 64, "
+      "\"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 16, "
+      "\"output_router_logits\": true, \"router_aux_loss_coef\": 0.5, "
+      "\"norm_topk_prob\": true, \"tie_word_embeddings\": false}";
+  static batch b[4];
+  int32_t lengths[4][MICROS][ROWS];
+  job j;
+  step_options own = adamw;
+  own.ahead = by != NULL;
+  open_model(moe, &own, by, by ? "zb-2p" : NULL, &j);
+  for (int t = 1; t < 4; t++) {
+    draw(t, MICROS, LENGTH, &b[t]);
+    for (int i = 0; i < MICROS; i++) {
+      for (int r = 0; r < ROWS; r++) lengths[t][i][r] = 5 + 7 * t + i - r;
+      b[t].micro[i].lengths = lengths[t][i];
+    }
+  }
+  for (int t = 1; t < 4; t++) (void)run_step(&j, &b[t], t, t < 3 ? &b[t + 1] : NULL);
+  const uint64_t h = hash_params(&j);
+  close_job(&j);
+  return h;
+}
+
+TEST(lengths_of_a_forward_before_the_update_are_those_of_its_step) {
+  CHECK_EQ(train_by_length(NULL), train_by_length("pp=2"));
+}
+
+/* What a run has done for the next one is gone after one that fails, which may have used it up. */
+TEST(a_step_that_failed_begins_anew) {
+  static batch b[4], bad;
+  uint64_t params[2];
+  for (int t = 1; t < 4; t++) draw(t, MICROS, LENGTH, &b[t]);
+  for (int k = 0; k < 2; k++) {
+    job j;
+    step_result r;
+    const step_update u = update_of(2);
+    open_job(&adamw, "pp=3", "zb-2p", &j);
+    (void)run_step(&j, &b[1], 1, &b[2]);
+    draw(2, MICROS, LENGTH, &bad);
+    for (int i = 0; i < ROWS * LENGTH; i++) bad.ids[MICROS - 1][i] = VOCAB + 1;
+    if (k) CHECK(stepper_run(j.s, bad.micro, MICROS, &u, NULL, &r));
+    err_clear();
+    (void)run_step(&j, &b[2], 2, &b[3]);
+    (void)run_step(&j, &b[3], 3, NULL);
+    params[k] = hash_params(&j);
+    close_job(&j);
+  }
+  CHECK_EQ(params[0], params[1]);
+}
+
+/* A step of one micro-batch has nothing to run ahead, and is not taken for one that was clipped. */
+TEST(a_step_behind_one_of_another_shape_runs_ahead_again) {
+  static batch b[4], other;
+  double loss[2];
+  for (int t = 1; t < 4; t++) draw(t, t == 1 ? 1 : MICROS, LENGTH, &b[t]);
+  draw(77, MICROS, LENGTH, &other);
+  for (int k = 0; k < 2; k++) {
+    job j;
+    open_job(&adamw, "pp=3", "zb-2p", &j);
+    (void)run_step(&j, &b[1], 1, &b[2]);
+    (void)run_step(&j, &b[2], 2, k ? &other : &b[3]);
+    loss[k] = run_step(&j, &b[3], 3, NULL).loss;
+    close_job(&j);
+  }
+  CHECK(loss[0] != loss[1]);
 }
