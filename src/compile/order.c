@@ -147,11 +147,20 @@ static hp_status add_edge(order_problem *q, uint32_t before_plus_one, uint32_t a
   return order_after(q, before_plus_one - 1, after);
 }
 
-/* Must the order of writers and readers of b be kept?  For a tensor of the device, and for a
- * buffer with several writers. */
+/* The memory of an argument.  Two buffers that carry a value from run to run share it: the second
+ * is written after all uses of the first. */
+static uint32_t memory_of(const order_problem *q, uint32_t a) {
+  uint32_t b = root_of(q->p, a), carries = q->p->buffers.at[b].carries;
+  bool computed = carries && q->p->buffers.at[carries - 1].place == PLACE_WORK;
+  return computed ? carries - 1 : b;
+}
+
+/* Must the order of writers and readers of b be kept?  For a tensor of the device, for a buffer
+ * with several writers, and for a value that is carried. */
 static bool keeps_order(const order_problem *q, uint32_t b) {
+  const prog_buffer *f = &q->p->buffers.at[b];
   uint32_t v = q->value_of[b];
-  return q->p->buffers.at[b].place == PLACE_STATE || (v != PROG_NONE && q->filled[v]);
+  return f->place == PLACE_STATE || f->carries || (v != PROG_NONE && q->filled[v]);
 }
 
 static hp_status find_edges(order_problem *q) {
@@ -164,7 +173,7 @@ static hp_status find_edges(order_problem *q) {
   for (uint32_t i = 0; !st && i < q->n; i++) {
     const prog_inst *n = program_inst(p, i);
     for (int k = 0; !st && k < n->n_in + n->n_out; k++) {
-      uint32_t a = n->arg0 + (uint32_t)k, b = root_of(p, p->args.at[a]);
+      uint32_t a = n->arg0 + (uint32_t)k, b = memory_of(q, p->args.at[a]);
       if (!keeps_order(q, b)) continue;
       st = add_edge(q, writer[b], i);
       if (k < n->n_in) { /* readers of b since the last write, as a list through `next` */

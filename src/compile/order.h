@@ -20,8 +20,9 @@ typedef struct {
   uint32_t *dep0, *dep;
 } order_problem;
 
-/* Every work buffer is a value; readers of a tensor of the device, and of a buffer with several
- * writers, come between its writers.  order_free(q), also after a failure. */
+/* Every work buffer is a value; readers of a tensor of the device, of a buffer with several
+ * writers, and of one that is carried from run to run, come between its writers.  order_free(q),
+ * also after a failure. */
 hp_status order_build(const program *p, order_problem *q);
 /* Adds a condition: instruction `before` runs before `after`. */
 hp_status order_after(order_problem *q, uint32_t before, uint32_t after);

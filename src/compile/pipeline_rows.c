@@ -8,6 +8,7 @@
 #include "sched/pipe_order.h"
 #include "sim/cost.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -375,7 +376,19 @@ static double end_of(const planner *p, uint32_t row) {
   return p->out->ahead.micros ? p->out->ahead.end_s[row] : p->out->times.end_s[row];
 }
 
-static hp_status list_transfers(const planner *p, uint32_t micro, events *out) {
+/* By so much what is done for the next step is put off in the order of events: behind all rows of
+ * this one, which may still read what the same rows made in the same memory. */
+static double next_delay(const planner *p) {
+  const pipe_ahead *a = &p->out->ahead;
+  double first = INFINITY, last = 0;
+  for (uint32_t i = 0; a->micros && i < pipe_rows_count(&p->out->rows); i++) {
+    if (a->end_s[i] > last) last = a->end_s[i];
+    if (is_ahead(p, i) && a->next_start_s[i] < first) first = a->next_start_s[i];
+  }
+  return first < last ? last - first : 0;
+}
+
+static hp_status list_transfers(const planner *p, uint32_t micro, double delay, events *out) {
   for (uint32_t c = 0; c < p->s->crossings; c++) {
     const origin *m = &p->made[c];
     if (p->s->crossing[c].piece != p->s->piece_of[micro] || m->action == ACTION_UPDATE) continue;
@@ -387,7 +400,7 @@ static hp_status list_transfers(const planner *p, uint32_t micro, events *out) {
     double ahead_s = 0;
     if (!m->once && m->action == ACTION_FORWARD && is_ahead(p, row)) {
       e.ahead = AHEAD_AGAIN;
-      ahead_s = p->out->ahead.next_end_s[row];
+      ahead_s = p->out->ahead.next_end_s[row] + delay;
     }
     HP_TRY(add_event(p, e, ahead_s, out));
   }
@@ -396,15 +409,17 @@ static hp_status list_transfers(const planner *p, uint32_t micro, events *out) {
 
 static hp_status list_events(const planner *p, events *out) {
   const pipe_rows *rows = &p->out->rows;
+  const double delay = next_delay(p);
   for (uint32_t i = 0; i < pipe_rows_count(rows); i++) {
     event e = {.at_s = start_of(p, i),
                .is_row = true,
                .row = i,
                .micro = rows->row[i].microbatch,
                .ahead = is_ahead(p, i) ? AHEAD_AGAIN : 0};
-    HP_TRY(add_event(p, e, e.ahead ? p->out->ahead.next_start_s[i] : 0, out));
+    HP_TRY(add_event(p, e, e.ahead ? p->out->ahead.next_start_s[i] + delay : 0, out));
   }
-  for (uint32_t micro = 0; micro < p->s->micros; micro++) HP_TRY(list_transfers(p, micro, out));
+  for (uint32_t micro = 0; micro < p->s->micros; micro++)
+    HP_TRY(list_transfers(p, micro, delay, out));
   if (out->len) qsort(out->at, out->len, sizeof *out->at, by_time);
   return HP_OK;
 }
