@@ -11,6 +11,12 @@ const char *ahead_param(const char *output) {
   return strncmp(output, prefix, n) ? NULL : output + n;
 }
 
+bool ahead_is_in(const program *p) {
+  for (size_t i = 0; i < p->insts.len; i++)
+    if (p->insts.at[i].ahead) return true;
+  return false;
+}
+
 /* Marks what an instruction reads, if it makes something that is marked. */
 static void follow(const program *p, uint32_t i, uint8_t *needed, uint8_t *part) {
   const prog_inst *n = program_inst(p, i);

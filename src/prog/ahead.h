@@ -12,6 +12,9 @@
 /* The param for which an output stands; NULL: it is another output. */
 const char *ahead_param(const char *output);
 
+/* Are there instructions of the next step? */
+bool ahead_is_in(const program *p);
+
 enum {
   AHEAD_PART = 1, /* outputs ahead.NAME need the instruction, */
   AHEAD_REST = 2  /* and other outputs or named tensors do */

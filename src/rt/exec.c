@@ -1,18 +1,19 @@
 #include "rt/exec.h"
 
 #include "base/thread.h"
+#include "prog/ahead.h"
 #include "prog/tier_check.h"
 #include "rt/collective.h"
 #include "rt/io_table.h"
 #include "rt/memory_use.h"
 #include "rt/progress_record.h"
+#include "rt/recent_runs.h"
 #include "rt/transfer.h"
 #include "sim/cost.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -73,9 +74,7 @@ struct exec {
   int32_t *blocks[STREAM_COUNT]; /* the list of blocks of the stream's present copy */
   io_view *view;                 /* by row in the table of names; NULL: none is a shard */
   double start_s, seconds;
-  double kept_s[EXEC_RECENT]; /* of the last runs */
-  inst_times *kept;           /* and of their instructions */
-  uint64_t runs;
+  recent_runs recent;
   /* streams other than compute */
   stream_thread worker[STREAM_COUNT];
   pthread_mutex_t lock;
@@ -656,12 +655,6 @@ static hp_status move_outputs(exec *e) {
   return HP_OK;
 }
 
-static void keep_times(exec *e) {
-  size_t n = e->p->insts.len, at = e->runs++ % EXEC_RECENT;
-  if (n) memcpy(e->kept + at * n, e->times, n * sizeof *e->kept);
-  e->kept_s[at] = e->seconds;
-}
-
 bool exec_can_continue(const exec *e) {
   return !e->has_ahead || (e->is_ahead && e->d->job->carrier == e);
 }
@@ -681,7 +674,7 @@ hp_status exec_run(exec *e, const hp_io *io, int n, unsigned how) {
   HP_TRY(st);
   e->is_ahead = how & EXEC_AHEAD;
   e->seconds = time_now_s() - e->start_s;
-  keep_times(e);
+  recent_runs_add(&e->recent, e->seconds, e->times);
   return move_outputs(e);
 }
 
@@ -695,6 +688,7 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   }
   *e = (exec){.d = d, .p = p, .loaded = loaded};
   e->recorded = d->recorded;
+  e->has_ahead = ahead_is_in(p);
   pthread_mutex_init(&e->lock, NULL);
   pthread_cond_init(&e->change, NULL);
   e->at = mem_calloc(p->args.len, sizeof *e->at);
@@ -702,8 +696,8 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   e->flash = mem_calloc(p->buffers.len, sizeof *e->flash);
   e->times = mem_calloc(p->insts.len, sizeof *e->times);
   e->emulated_s = mem_calloc(p->insts.len, sizeof *e->emulated_s);
-  e->kept = mem_calloc(p->insts.len, EXEC_RECENT * sizeof *e->kept);
-  if (!e->at || !e->buffer || !e->flash || !e->times || !e->emulated_s || !e->kept) st = HP_ERR_OOM;
+  if (!e->at || !e->buffer || !e->flash || !e->times || !e->emulated_s) st = HP_ERR_OOM;
+  if (!st) st = recent_runs_create(p->insts.len, &e->recent);
   if (!st) st = tier_check(p);
   if (!st) st = build_lists(e);
   if (!st) st = take_lists(e);
@@ -712,7 +706,6 @@ hp_status exec_create(device *d, program *p, void *loaded, exec **out) {
   if (!st) st = take_work(e);
   if (!st) bind_work(e);
   if (!st) st = list_carried(e);
-  for (size_t i = 0; i < p->insts.len; i++) e->has_ahead |= p->insts.at[i].ahead != 0;
   if (!st) count_states(e, 1);
   if (!st) st = collectives_load(d, p, &e->collectives);
   if (!st) st = start_workers(e);
@@ -742,7 +735,7 @@ void exec_free(exec *e) {
   mem_free(e->flash);
   mem_free(e->times);
   mem_free(e->emulated_s);
-  mem_free(e->kept);
+  recent_runs_free(&e->recent);
   for (size_t i = 0; i < e->spans.len; i++) mem_free(e->spans.at[i].last);
   vec_free(&e->spans);
   vec_free(&e->carried);
@@ -759,42 +752,16 @@ const program *exec_program(const exec *e) { return e->p; }
 const inst_times *exec_last_times(const exec *e) { return e->times; }
 double exec_began_s(const exec *e) { return e->start_s; }
 double exec_last_seconds(const exec *e) { return e->seconds; }
-uint64_t exec_runs(const exec *e) { return e->runs; }
+uint64_t exec_runs(const exec *e) { return e->recent.runs; }
 
 void exec_last_visible_keys(const exec *e, visible_keys *out) {
   for (size_t i = 0; i < e->p->insts.len; i++) {
     const prog_inst *x = program_inst(e->p, i);
-    const prog_buffer *span = e->runs ? visible_keys_input(e->p, x) : NULL;
+    const prog_buffer *span = e->recent.runs ? visible_keys_input(e->p, x) : NULL;
     out[i] = (visible_keys){0};
     for (size_t k = 0; span && k < e->spans.len; k++)
       if (e->spans.at[k].input == span) out[i] = visible_keys_count(e->p, x, e->spans.at[k].last);
   }
 }
 
-typedef struct {
-  double seconds;
-  const inst_times *inst;
-} kept_run;
-
-static int by_run(const void *a, const void *b) {
-  const kept_run *x = a, *y = b;
-  return (x->seconds > y->seconds) - (x->seconds < y->seconds);
-}
-
-void exec_recent(const exec *e, inst_times *out) {
-  size_t n = e->p->insts.len, runs = e->runs < EXEC_RECENT ? (size_t)e->runs : EXEC_RECENT;
-  size_t half = (runs + 1) / 2;
-  kept_run run[EXEC_RECENT];
-  for (size_t r = 0; r < runs; r++) run[r] = (kept_run){e->kept_s[r], e->kept + r * n};
-  qsort(run, runs, sizeof *run, by_run);
-  for (size_t i = 0; i < n; i++) {
-    out[i] = (inst_times){0};
-    for (size_t r = 0; r < half; r++) {
-      out[i].start_s += run[r].inst[i].start_s / (double)half;
-      out[i].arrived_s += run[r].inst[i].arrived_s / (double)half;
-      out[i].end_s += run[r].inst[i].end_s / (double)half;
-      out[i].received += run[r].inst[i].received;
-    }
-    out[i].received /= half ? (double)half : 1;
-  }
-}
+void exec_recent(const exec *e, inst_times *out) { recent_runs_mean(&e->recent, out); }

@@ -48,10 +48,9 @@ double exec_last_seconds(const exec *e);
 double exec_began_s(const exec *e);                            /* when it began, time_now_s */
 uint64_t exec_runs(const exec *e);                             /* so far */
 void exec_last_visible_keys(const exec *e, visible_keys *out); /* by instruction, to out */
-/* Means over the faster half of the last EXEC_RECENT runs, by instruction, to out: the only
+/* Means over the faster half of the last runs (rt/recent_runs.h), by instruction, to out: the only
  * source of times for tables and pictures.  What holds in each run holds for means: the order in
  * a stream, and sums of times. */
-enum { EXEC_RECENT = 8 };
 void exec_recent(const exec *e, inst_times *out);
 
 #endif

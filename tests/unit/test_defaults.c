@@ -7,6 +7,7 @@
 #include "comm/local_state.h"
 #include "pass/chunk.h"
 #include "rt/exec.h"
+#include "rt/recent_runs.h"
 #include "rt/heartbeat.h"
 #include "rt/heartbeat_port.h"
 #include "serve/generate.h"
@@ -107,7 +108,7 @@ TEST(limits_have_the_values_that_the_pages_tell) {
       {"percent of the fastest engine's time that are hopeless", (int)(ENGINE_HOPELESS * 100 + 0.5),
        130},
       {"connections of strangers", HEARTBEAT_STRANGERS, 64},
-      {"runs that times are taken of", EXEC_RECENT, 8},
+      {"runs that times are taken of", RUNS_KEPT, 8},
       {"bytes of a YAML file", YAML_SIZE_MAX, 8 << 20},
   };
   for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)

@@ -5,6 +5,7 @@
 #include "hazards.h"
 #include "ops/random_graph.h"
 #include "rt/exec.h"
+#include "rt/recent_runs.h"
 #include "rt/device_mesh.h"
 
 #include <stdatomic.h>
@@ -184,7 +185,7 @@ TEST(tables_and_pictures_have_the_time_of_a_run_from_one_source) {
   hp_device *d = open_device(true);
   late.launch = launch_delayed;
   CHECK_OK(hp_compile(g, d, NULL, &p));
-  for (int i = 0; i < EXEC_RECENT; i++) {
+  for (int i = 0; i < RUNS_KEPT; i++) {
     delay_us = i % 2 ? 60000 : 2000;
     CHECK_OK(hp_run(p, (hp_io[]){{"x", (void *)(uintptr_t)x, sizeof x}, {"y", y, sizeof y}}, 2));
   }
