@@ -23,17 +23,13 @@ typedef struct {
 
 static double later(double a, double b) { return a > b ? a : b; }
 
-static uint32_t device_of(const pipe_rows *p, uint32_t row) {
-  return p->placement[p->row[row].stage];
-}
-
 /* When what row i reads is on its device. */
 static double arrival_of(const steps *s, uint32_t i) {
   const pipe_rows *p = s->x->p;
   double at = 0;
   pipe_link input;
   for (uint32_t k = 0; pipe_input(s->x, i, k, &input); k++) {
-    bool sent = device_of(p, input.row) != device_of(p, i);
+    bool sent = pipe_rows_device(p, input.row) != pipe_rows_device(p, i);
     at = later(at, s->end_s[input.row] + (sent ? pipe_transfer_s(s->costs, input.edge) : 0));
   }
   return at;
@@ -41,13 +37,10 @@ static double arrival_of(const steps *s, uint32_t i) {
 
 static void run_rows(steps *s, uint32_t i) {
   const pipe_rows *p = s->x->p;
-  const uint32_t end = i + pipe_together(p, i), d = device_of(p, i);
-  double start = s->free_s[d], time = 0;
-  for (uint32_t k = i; k < end; k++) {
-    start = later(start, arrival_of(s, k));
-    time += pipe_row_s(s->costs, &p->row[k], s->x->split);
-  }
-  if (end > i + 1 && s->costs->overlapped > 0) time *= s->costs->overlapped;
+  const uint32_t end = i + pipe_together(p, i), d = pipe_rows_device(p, i);
+  const double time = pipe_together_s(s->x, s->costs, i);
+  double start = s->free_s[d];
+  for (uint32_t k = i; k < end; k++) start = later(start, arrival_of(s, k));
   s->free_s[d] = start + time;
   for (uint32_t k = i; k < end; k++) {
     s->start_s[k] = start;
@@ -123,7 +116,7 @@ static bool inputs_are_ahead(const steps *s, const pipe_ahead *a, uint32_t i) {
 static bool may_be_ahead(const steps *s, const pipe_ahead *a, uint32_t i) {
   const pipe_rows *p = s->x->p;
   const pipe_row *row = &p->row[i];
-  const uint32_t d = device_of(p, i);
+  const uint32_t d = pipe_rows_device(p, i);
   return i == p->row0[d] + a->rows[d] && row->actions == PIPE_F && !row->with_next &&
          s->q->can[row->stage] && inputs_are_ahead(s, a, i);
 }
@@ -136,7 +129,7 @@ static void choose_rows(steps *s, double late, pipe_ahead *a) {
   memset(s->begun, 0, p->stages * sizeof *s->begun);
   clear_rows(s, a);
   for (uint32_t at = 0; at < pipe_rows_count(p);) {
-    const uint32_t i = s->order[at], d = device_of(p, i);
+    const uint32_t i = s->order[at], d = pipe_rows_device(p, i);
     at += pipe_together(p, i);
     if (!may_be_ahead(s, a, i)) continue;
     const uint32_t stage = p->row[i].stage;

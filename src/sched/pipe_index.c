@@ -171,3 +171,10 @@ hp_status pipe_index_build(const pipe_rows *p, const char *source, const pipe_co
   else *out = x;
   return st;
 }
+
+double pipe_together_s(const pipe_index *x, const pipe_costs *c, uint32_t i) {
+  const uint32_t n = pipe_together(x->p, i);
+  double sum = 0;
+  for (uint32_t k = i; k < i + n; k++) sum += pipe_row_s(c, &x->p->row[k], x->split);
+  return n > 1 && c->overlapped > 0 ? sum * c->overlapped : sum;
+}

@@ -31,6 +31,8 @@ static inline size_t pipe_cell(const pipe_rows *p, uint32_t stage, uint32_t micr
 static inline uint32_t pipe_together(const pipe_rows *p, uint32_t i) {
   return p->row[i].with_next ? 2 : 1;
 }
+/* Time of row i, and of one that overlaps with it. */
+double pipe_together_s(const pipe_index *x, const pipe_costs *c, uint32_t i);
 /* A row next to another one, and the edge of the graph between their stages. */
 typedef struct {
   uint32_t row, edge;

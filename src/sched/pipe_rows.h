@@ -74,6 +74,10 @@ static inline bool pipe_rows_can_overlap(const pipe_row *a, const pipe_row *b) {
   return (a->actions == PIPE_F && b->actions & PIPE_B) ||
          (b->actions == PIPE_F && a->actions & PIPE_B);
 }
+/* The device that runs a row. */
+static inline uint32_t pipe_rows_device(const pipe_rows *p, uint32_t row) {
+  return p->placement[p->row[row].stage];
+}
 static inline size_t pipe_rows_count(const pipe_rows *p) { return p->row0[p->devices]; }
 
 #endif

@@ -16,10 +16,6 @@ typedef struct {
 
 static double later(double a, double b) { return a > b ? a : b; }
 
-static uint32_t device_of(const pipe_rows *p, uint32_t row) {
-  return p->placement[p->row[row].stage];
-}
-
 /* What a row has made is there, for one of its readers. */
 static void deliver(simulation *s, uint32_t reader, double at) {
   s->arrive_s[reader] = later(s->arrive_s[reader], at);
@@ -29,20 +25,17 @@ static void deliver(simulation *s, uint32_t reader, double at) {
  */
 static void run_rows(simulation *s, uint32_t i) {
   const pipe_rows *p = s->x->p;
-  const uint32_t end = i + pipe_together(p, i), d = device_of(p, i);
-  double start = s->free_s[d], time = 0;
-  for (uint32_t k = i; k < end; k++) {
-    start = later(start, s->arrive_s[k]);
-    time += pipe_row_s(s->costs, &p->row[k], s->x->split);
-  }
-  if (end > i + 1 && s->costs->overlapped > 0) time *= s->costs->overlapped;
+  const uint32_t end = i + pipe_together(p, i), d = pipe_rows_device(p, i);
+  const double time = pipe_together_s(s->x, s->costs, i);
+  double start = s->free_s[d];
+  for (uint32_t k = i; k < end; k++) start = later(start, s->arrive_s[k]);
   s->free_s[d] = start + time;
   for (uint32_t k = i; k < end; k++) {
     s->start_s[k] = start;
     s->end_s[k] = start + time;
     pipe_link reader;
     for (uint32_t n = 0; pipe_reader(s->x, k, n, &reader); n++)
-      if (device_of(p, reader.row) == d) deliver(s, reader.row, s->end_s[k]);
+      if (pipe_rows_device(p, reader.row) == d) deliver(s, reader.row, s->end_s[k]);
   }
 }
 
@@ -57,7 +50,7 @@ static void send_freely(simulation *s, uint32_t row) {
   const pipe_rows *p = s->x->p;
   pipe_link reader;
   for (uint32_t k = 0; pipe_reader(s->x, row, k, &reader); k++)
-    if (device_of(p, reader.row) != device_of(p, row))
+    if (pipe_rows_device(p, reader.row) != pipe_rows_device(p, row))
       deliver(s, reader.row, s->end_s[row] + pipe_transfer_s(s->costs, reader.edge));
 }
 
@@ -118,13 +111,13 @@ static hp_status list_transfers(const simulation *s, pipe_times *out) {
     const uint32_t i = s->order[at];
     pipe_link reader;
     for (uint32_t k = 0; pipe_reader(s->x, i, k, &reader); k++) {
-      if (device_of(p, reader.row) == device_of(p, i)) continue;
+      if (pipe_rows_device(p, reader.row) == pipe_rows_device(p, i)) continue;
       /* start_s is the place in the walk until all are sorted */
       t[n++] = (pipe_transfer){.row = i,
                                .reader = reader.row,
                                .edge = reader.edge,
-                               .from = device_of(p, i),
-                               .to = device_of(p, reader.row),
+                               .from = pipe_rows_device(p, i),
+                               .to = pipe_rows_device(p, reader.row),
                                .start_s = (double)at,
                                .end_s = s->end_s[i] + pipe_transfer_s(s->costs, reader.edge)};
     }
