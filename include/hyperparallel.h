@@ -285,6 +285,9 @@ hp_status hp_device_tuning(const hp_device *d, char **text); /* measured for "fa
 hp_status hp_device_set_engine(hp_device *d, const char *name, const char *tuning); /* or NULL */
 uint64_t hp_device_param_bytes(const hp_device *d);
 uint64_t hp_device_memory_limit(const hp_device *d);
+/* Is there any use in rows of hp_link behind an update?  On a pipeline by a schedule that splits
+ * the backward, without a memory limit, and if no tensors are told to leave the device. */
+bool hp_device_runs_ahead(const hp_device *d);
 void hp_device_set_memory_limit(hp_device *d, uint64_t bytes); /* of later programs; 0 = none */
 /* The measured speed of the device, per second (takes below 0.1 s). */
 typedef struct {
@@ -364,9 +367,10 @@ typedef struct {
   size_t bytes;
 } hp_io;
 hp_status hp_run(hp_program *p, const hp_io *io, int n); /* all inputs, any outputs, each once */
-/* The same of a pipeline's step whose rows go on behind the update (hp_link).  ahead: runs forwards
- * of the next step before the update.  continues: goes on with those of the run before, if no other
- * program has run since, and no param was read or written. */
+/* The same of a pipeline's step whose rows go on behind the update (hp_link), with the inputs of
+ * all of them; outputs of those behind it are not written.  ahead: runs forwards of the next step
+ * before the update.  continues: goes on with those of the run before, if no other program has run
+ * since, and no param was read or written. */
 hp_status hp_run_step(hp_program *p, const hp_io *io, int n, bool continues, bool ahead);
 enum { HP_TIERS = 3, HP_WIDEST_GAPS = 5 }; /* gaps: rows of hp_op_time that reports show first */
 const char *hp_memory_class(int i);  /* "parameters", "gradients", "optimizer", "activations", .. */

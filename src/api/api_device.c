@@ -6,6 +6,7 @@
 #include "rt/params.h"
 #include "rt/replicas.h"
 #include "rt/stage_meshes.h"
+#include "sched/pipe_generate.h"
 
 #include <string.h>
 
@@ -190,6 +191,14 @@ HP_API uint64_t hp_device_memory_limit(const hp_device *d) {
   API_GET;
   API_NEED_OR(d, 0);
   return d->member[0]->job->limit[TIER_DEVICE];
+}
+
+HP_API bool hp_device_runs_ahead(const hp_device *d) {
+  API_GET;
+  API_NEED_OR(d, false);
+  const job_device *j = d->member[0]->job;
+  return is_pipeline(d) && pipe_schedule_splits(d->pipeline) && !j->limit[TIER_DEVICE] &&
+         !job_device_must_offload(j);
 }
 
 HP_API void hp_device_set_memory_limit(hp_device *d, uint64_t bytes) {

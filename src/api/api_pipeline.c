@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 #include "pass/stage_unused.h"
 #include "prog/actions.h"
+#include "prog/ahead.h"
 #include "rt/device_target.h"
 #include "rt/explain_pipeline.h"
 #include "rt/stage_meshes.h"
@@ -217,6 +218,9 @@ static bool has_update(const pipeline_link *l) { return l->in.update != PROG_NON
 static hp_status read_next(pipeline_link *l, size_t i) {
   const piece_run *run = &l->s->rows.run.at[i];
   uint32_t expected = l->in.micros + l->next;
+  if (!l->in.micros)
+    HP_FAIL(HP_ERR_ARG, "rows:%d: \"%s\" behind the update; on a pipeline forwards come before it",
+            run->line, l->s->action[run->piece]);
   if (run->microbatch != expected || l->next == l->in.micros)
     HP_FAIL(HP_ERR_ARG,
             "rows:%d: micro-batch %u behind the update; expected %u: the %u of the next step in "
@@ -464,7 +468,7 @@ static hp_status name_io(const pipeline_link *l, int on, const piece_run *run, p
     const ir_node *n = graph_node(part->g, i);
     if (n->op != OP_INPUT && n->op != OP_OUTPUT) continue;
     const char *io = attr_str(part->g, n, "name");
-    if (is_crossing(p, on, io)) continue;
+    if (is_crossing(p, on, io) || (l->in.next && ahead_param(io))) continue;
     val v = n->op == OP_INPUT ? n->out0 : graph_in(part->g, n)[0];
     if (l->in.micros > 1) snprintf(full, sizeof full, "%s@%u", io, run->microbatch);
     else snprintf(full, sizeof full, "%s", io);

@@ -165,14 +165,6 @@ hp_status tier_options_check(const tier_options *o) {
   return HP_OK;
 }
 
-bool tier_options_must_offload(const tier_options *o) {
-  for (int k = 0; k < HP_MEMORY_CLASSES; k++)
-    if (o->offload[k] > HP_OFFLOAD_AUTO) return true;
-  for (size_t i = 0; i < o->homes.len; i++)
-    if (o->homes.at[i].offload != HP_OFFLOAD_NONE) return true;
-  return o->policy != HP_PLAN_BEST;
-}
-
 void tier_options_fill(const tier_options *o, hp_device_options *out) {
   memcpy(out->offload, o->offload, sizeof out->offload);
   out->flash = o->flash.at;

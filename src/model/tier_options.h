@@ -42,8 +42,6 @@ hp_status tier_options_add_flash(tier_options *o, const char *paths);
 hp_status tier_options_set_policy(tier_options *o, const char *word);
 /* Are the folders there that what was asked for needs, and their limit? */
 hp_status tier_options_check(const tier_options *o);
-/* Do tensors leave the device without a memory limit, too? */
-bool tier_options_must_offload(const tier_options *o);
 
 /* Into the options of a device, which must not outlive o; and the rules by name, once it is open.
  */

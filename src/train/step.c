@@ -404,7 +404,9 @@ static void set_update(stepper *s, const step_update *u) {
   optimizers[o->kind].set(o, u->lr, (double)u->t, s->update.number);
 }
 
-bool stepper_looks_ahead(const stepper *s) { return options_of(s)->ahead; }
+bool stepper_looks_ahead(const stepper *s) {
+  return options_of(s)->ahead && hp_device_runs_ahead(s->m->d);
+}
 
 /* Will the next step have the program of this one?  After one that was clipped the next update will
  * most likely be clipped, too, and what ran before it be in vain. */

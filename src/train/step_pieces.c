@@ -109,7 +109,7 @@ static step_place place_of(const step_spec *spec, int64_t micro, bool head_sum) 
 }
 
 bool step_pieces_look_ahead(const step_pieces *s, int64_t n) {
-  return s->o.ahead && n > 1 && !hp_device_memory_limit(s->d);
+  return s->o.ahead && n > 1 && hp_device_runs_ahead(s->d);
 }
 
 static hp_status add_rows(step_pieces *s, const step_spec *spec, step_link *l, str *rows) {

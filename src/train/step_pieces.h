@@ -52,7 +52,7 @@ typedef struct {
   int n;
   char (*names)[STEP_NAME];
 } step_link;
-/* Has the program of n micro-batches those of the next step, too?  Not under a memory limit. */
+/* Has the program of n micro-batches those of the next step, too?  hp_device_runs_ahead. */
 bool step_pieces_look_ahead(const step_pieces *s, int64_t n);
 /* The arguments for a program.  s owns the pieces, which are valid until the next call with s. Call
  * step_link_free(out), also after a failure. */

@@ -1,7 +1,7 @@
 #include "train/train_pipeline.h"
 
 #include "base/io.h"
-#include "sched/pipe_generate.h"
+#include "base/log.h"
 #include "train/step_graph.h"
 
 #include <stdio.h>
@@ -105,17 +105,20 @@ hp_status train_pipeline_check_update(train_config *c) {
             "update: end");
 }
 
-static bool is_schedule(const char *name) {
-  const char *known, *what;
-  for (size_t i = 0; (known = pipe_schedule_name(i, &what)); i++)
-    if (!strcmp(known, name)) return true;
-  return false;
+void train_pipeline_tell(const train_config *c, bool looks_ahead) {
+  const tree_node *asked =
+      c->parallel.pipeline ? tree_get(c->parallel.pipeline, "post_validation") : NULL;
+  if (!asked || !c->is.post_validation || looks_ahead) return;
+  log_warn("%s: post_validation is ignored; it takes a schedule of several stages that splits the "
+           "backward (zb-h1, zb-2p, zbv, v-half, v-min, or rows), without memory_limit and offload",
+           tree_where(asked).text);
 }
 
 hp_status train_pipeline_schedule(const train_config *c, str *rows, const char **out) {
   *out = c->is.pipe_schedule;
-  if (!c->is.pipe_schedule || is_schedule(c->is.pipe_schedule)) return HP_OK;
-  if (!path_exists(c->is.pipe_schedule)) return HP_OK;
+  if (!c->is.pipe_schedule || !path_exists(c->is.pipe_schedule)) return HP_OK;
+  if (dir_exists(c->is.pipe_schedule))
+    return HP_OK; /* of an output_dir, say, named as a schedule */
   char *text;
   size_t n;
   HP_TRY(file_read(c->is.pipe_schedule, ROWS_MAX, &text, &n));

@@ -15,6 +15,8 @@ hp_status train_pipeline_strategy(const train_config *c, const char *base, str *
 hp_status train_pipeline_check(train_config *c);
 /* Its steps end with their update. */
 hp_status train_pipeline_check_update(train_config *c);
+/* Warns if post_validation: true was asked for, and no step looks ahead. */
+void train_pipeline_tell(const train_config *c, bool looks_ahead);
 /* The schedule for hp_device_options.pipeline: its name, or the rows of its file in *rows. */
 hp_status train_pipeline_schedule(const train_config *c, str *rows, const char **out);
 

@@ -5,7 +5,6 @@
 #include "base/random.h"
 #include "base/thread.h"
 #include "ckpt/manifest.h"
-#include "sched/pipe_generate.h"
 #include "train/agree.h"
 #include "train/chat_files.h"
 #include "train/losses.h"
@@ -16,6 +15,7 @@
 #include "train/train_cut.h"
 #include "train/train_mesh.h"
 #include "train/train_optimizer.h"
+#include "train/train_pipeline.h"
 #include "train/train_preference.h"
 #include "train/train_recompute.h"
 #include "train/train_tuning.h"
@@ -154,14 +154,6 @@ static step_update_when update_of(const train_config *c) {
   return when == UPDATE_AUTO && c->is.tiers.host_limit ? UPDATE_AT_END : when;
 }
 
-/* Other schedules have no device that is done before the rest and could begin the next step; plans
- * of what leaves the device keep no values from one step to the next. */
-static bool may_run_ahead(const train_config *c) {
-  return c->is.post_validation && placement_meshes(&c->is.place) > 1 && !c->is.memory_limit &&
-         !tier_options_must_offload(&c->is.tiers) && c->is.pipe_schedule &&
-         pipe_schedule_splits(c->is.pipe_schedule);
-}
-
 step_options trainer_step_options(const train_config *c) {
   step_options o = {.stage = c->stage,
                     .preference = train_preference_of(c),
@@ -174,7 +166,7 @@ step_options trainer_step_options(const train_config *c) {
                                 .host_update = (hp_host_update)c->parallel.host_update},
                     .remat_auto = c->is.recompute == RECOMPUTE_AUTO,
                     .update = update_of(c),
-                    .ahead = may_run_ahead(c),
+                    .ahead = c->is.post_validation,
                     .limited = c->is.memory_limit != 0,
                     /* as trl, which leaves out all dropout */
                     .dropout = losses[c->stage].preference != PREFER_PAIR &&
@@ -209,10 +201,15 @@ static hp_status open_training(trainer *t) {
   const train_data *d = &t->data.sets;
   HP_TRY(step_data_create(micros_of(&d->order), train_data_rows(d) * d->train.longest, d,
                           &t->model.options.preference, &t->data.step));
+  t->data.step.smooths = c->label_smoothing_factor > 0;
+  HP_TRY(stepper_create(t->model.m, &t->model.options, &t->model.stepper));
+  const bool looks_ahead = stepper_looks_ahead(t->model.stepper);
+  train_pipeline_tell(c, looks_ahead);
+  if (!looks_ahead) return HP_OK;
   HP_TRY(step_data_create(micros_of(&d->order), train_data_rows(d) * d->train.longest, d,
                           &t->model.options.preference, &t->data.next));
-  t->data.step.smooths = t->data.next.smooths = c->label_smoothing_factor > 0;
-  return stepper_create(t->model.m, &t->model.options, &t->model.stepper);
+  t->data.next.smooths = t->data.step.smooths;
+  return HP_OK;
 }
 
 /* --- the loop --------------------------------------------------------------------------------- */

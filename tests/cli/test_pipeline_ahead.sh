@@ -85,6 +85,9 @@ for away in offload=activations=host hyper_parallel.offload_policy=layer_ahead; 
   trained away "hyper_parallel.pipeline={schedule: zbv}" max_grad_norm="$norm" $away
   err_lacks "post-validation: forwards of"
 done
+run train job/job.yaml output_dir=asked max_steps=1 strategy=pp=2 "hyper_parallel.pipeline={post_validation: true}"
+exit_is 0
+err_has "post_validation is ignored"
 run train job/job.yaml output_dir=nowhere "hyper_parallel.pipeline={post_validation: maybe}"
 refused "argument 2: hyper_parallel.pipeline.post_validation: "
 

@@ -313,6 +313,7 @@ CALL(hp_device_tuning) {
 CALL(hp_device_set_engine) { return hp_device_set_engine(D, P(1, "packed"), P(2, "")); }
 CALL(hp_device_param_bytes) { return hp_device_param_bytes(D) == 0; }
 CALL(hp_device_memory_limit) { return (long long)hp_device_memory_limit(D); }
+CALL(hp_device_runs_ahead) { return hp_device_runs_ahead(D); }
 CALL(hp_device_set_memory_limit) { return hp_device_set_memory_limit(D, 0), 0; }
 CALL(hp_device_measure) {
   hp_limits l;

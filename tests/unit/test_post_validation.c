@@ -1,5 +1,6 @@
-/* Which jobs run forwards of the next step before the update of this one. */
+/* Where forwards of the next step may run before the update of this one. */
 #include "base/yaml.h"
+#include "hyperparallel.h"
 #include "test.h"
 #include "train/trainer.h"
 
@@ -8,44 +9,62 @@
 
 #define MINIMUM "model_name_or_path: m\nstage: pt\nfinetuning_type: full\ndataset: d\n"
 
-static hp_status parse(const char *text, tree *source, train_config *c) {
-  HP_TRY(yaml_parse(text, strlen(text), "run.yaml", source));
-  return train_config_parse(source->root, c);
-}
-
-/* Forwards of the next step run before the update unless the user, a schedule that leaves no device
- * idle, or a memory limit says otherwise. */
-TEST(post_validation_is_on_for_schedules_that_split_the_backward) {
-#define PIPE(keys) "strategy: pp=2\nhyper_parallel: {pipeline: {" keys "}}\n"
+/* On unless the user says otherwise. */
+TEST(post_validation_is_on_by_default) {
   static const struct {
     const char *text;
     bool ahead;
   } cases[] = {
-      {PIPE("schedule: zbv"), true},
-      {PIPE("schedule: zb-h1, post_validation: true"), true},
-      {PIPE("schedule: zbv, post_validation: false"), false},
-      {PIPE("schedule: zbv") "memory_limit: 1GiB\n", false},
-      {PIPE("schedule: zbv, post_validation: true") "memory_limit: 50%\n", false},
-      {PIPE("schedule: zbv") "offload: activations=host\n", false},
-      {PIPE("schedule: zbv") "offload: '*.mlp.*=host'\n", false},
-      {"strategy: pp=2\nhyper_parallel: {pipeline: {schedule: zbv}, offload_policy: layer_ahead}\n",
-       false},
-      {PIPE("schedule: zbv") "offload: none\n", true},
-      {PIPE("schedule: 1f1b, post_validation: true"), false},
-      {PIPE("post_validation: true"), false}, /* 1f1b */
-      {"strategy: pp=1\nhyper_parallel: {pipeline: {post_validation: true}}\n", false},
-      {"", false},
+      {"", true},
+      {"strategy: pp=2\n", true},
+      {"strategy: pp=2\nhyper_parallel: {pipeline: {post_validation: true}}\n", true},
+      {"strategy: pp=2\nhyper_parallel: {pipeline: {post_validation: false}}\n", false},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char text[256];
     tree source = {0};
     train_config c;
     snprintf(text, sizeof text, "%s%s", MINIMUM, cases[i].text);
-    CHECK_OK(parse(text, &source, &c));
-    if (trainer_step_options(&c).ahead != cases[i].ahead)
-      test_fail(__FILE__, __LINE__, "%s: another answer than %d", cases[i].text, cases[i].ahead);
+    CHECK_OK(yaml_parse(text, strlen(text), "run.yaml", &source));
+    CHECK_OK(train_config_parse(source.root, &c));
+    CHECK_EQ(trainer_step_options(&c).ahead, cases[i].ahead);
     train_config_free(&c);
     tree_free(&source);
   }
-#undef PIPE
+}
+
+/* A device of two stages by that schedule; NULL: one device. */
+static bool runs_ahead(const char *by, hp_device_options o, const char *pattern) {
+  hp_device *d;
+  o.threads = 1;
+  o.may_miss = true;
+  o.pipeline = by;
+  if (by) o.mesh = "(1)(x);(1)(x)";
+  CHECK_OK(hp_device_open(&o, &d));
+  if (pattern) CHECK_OK(hp_device_home(d, pattern, HP_OFFLOAD_HOST));
+  bool ahead = hp_device_runs_ahead(d);
+  hp_device_close(d);
+  return ahead;
+}
+
+TEST(nothing_runs_ahead_of_other_schedules_nor_where_tensors_leave_the_device) {
+  const hp_device_options plain = {.interpret = true};
+  hp_device_options o = plain;
+  CHECK(runs_ahead("zbv", plain, NULL));
+  CHECK(runs_ahead("zb-2p", plain, NULL));
+  CHECK(!runs_ahead("1f1b", plain, NULL));
+  CHECK(!runs_ahead(NULL, plain, NULL));
+  CHECK(!runs_ahead("zbv", plain, "*.mlp.*"));
+  o.memory_limit = 1 << 30;
+  CHECK(!runs_ahead("zbv", o, NULL));
+  o = plain;
+  o.offload_policy = HP_PLAN_LAYER_AHEAD;
+  CHECK(!runs_ahead("zbv", o, NULL));
+  for (int k = 0; k < HP_MEMORY_CLASSES; k++) {
+    o = plain;
+    o.offload[k] = HP_OFFLOAD_HOST;
+    CHECK(!runs_ahead("zbv", o, NULL));
+    o.offload[k] = HP_OFFLOAD_AUTO;
+    CHECK(runs_ahead("zbv", o, NULL));
+  }
 }
