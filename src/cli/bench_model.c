@@ -146,7 +146,7 @@ static void put_run(model_run *r, const char *kind, double tokens, bench_row *ro
   bench_row_num(row, "bytes_s", k.bytes_s);
 }
 
-static step_options step_options_of(const bench_args *a) {
+static step_options step_options_of(const bench_args *a, const lm *m) {
   bool recomputes = a->m.offload_policy && !strcmp(a->m.offload_policy, "full_recompute");
   return (step_options){.optimizer = optimizer_of(a),
                         .clip = 1,
@@ -156,7 +156,8 @@ static step_options step_options_of(const bench_args *a) {
                                                                   : HP_HOST_UPDATE_AUTO},
                         .remat_auto = a->m.memory_limit && !a->keep,
                         .limited = a->m.memory_limit,
-                        .interleave = a->interleave};
+                        .interleave = a->interleave,
+                        .replicas = m->groups};
 }
 
 /* --- training step ---------------------------------------------------------------------------- */
@@ -324,7 +325,7 @@ static hp_status show_run(const bench_args *a, const hp_program *p) {
 
 static hp_status measure_step(model_run *r) {
   const bench_args *a = r->a;
-  step_options o = step_options_of(a);
+  step_options o = step_options_of(a, r->m);
   stepper *s = NULL;
   step_sums sum = {0};
   hp_status st = stepper_create(r->m, &o, &s);
@@ -465,7 +466,8 @@ static hp_status print_compile(const bench_args *a, const lm *m, const hp_progra
 /* Times the compilation of a training step, but for opening the device.  The model comes first: it
  * knows the layers of groups. */
 static hp_status measure_compile(const bench_args *a, placement *p, lm *m, double start) {
-  step_options o = step_options_of(a);
+  m->groups = placement_batch_shards(p);
+  step_options o = step_options_of(a, m);
   micro_shape shape = {bench_batch(a, BENCH_TRAINED), a->seq};
   hp_program_stats s;
   hp_device *d;
@@ -487,7 +489,7 @@ static hp_status find_resident(const void *context, lm *m, uint64_t *bytes) {
   session_options cache;
   hp_memory memory;
   if (r->work == BENCH_TRAIN) {
-    step_options o = step_options_of(r->a);
+    step_options o = step_options_of(r->a, m);
     planned_program step = {{r->B, r->T}, r->a->accumulate};
     step_planner *p;
     HP_TRY(step_planner_create(m, &o, &(step_work){&step, 1}, m->d, false, &p));

@@ -173,11 +173,14 @@ static void update(const step_graph *s, model_build *b, const step_place *v, con
 
 static bool draws(const step_graph *s) { return step_draws(s->m, s->o); }
 
-/* Parts into which a micro-batch is cut.  Random numbers are drawn for the whole. */
+/* Parts into which a micro-batch is cut.  Random numbers are drawn for the whole.  Parts with fewer
+ * sequences than replicas would be padded: two halves of one sequence a replica take twice as long
+ * as the whole. */
 static int64_t parts_of(const step_graph *s, const step_place *v) {
   bool parts = s->o->interleave > 1 && !draws(s) && !s->o->preference.kind;
-  int64_t n = parts ? s->o->interleave : 1;
-  return v->B % n ? 1 : n;
+  int64_t n = parts ? s->o->interleave : 1, replicas = s->o->replicas ? s->o->replicas : 1;
+  int64_t of_one = (v->B + replicas - 1) / replicas;
+  return v->B % n || of_one % n ? 1 : n;
 }
 
 /* 1 for tokens that are no padding, [B,T]. */
@@ -295,8 +298,9 @@ bool step_graph_tell(const lm *m, const step_options *o, const step_place *v) {
   step_graph s = {m, o};
   if (!step_part_is_micro(v->part) || o->interleave <= 1 || parts_of(&s, v) > 1) return false;
   log_warn("interleave: %lld is ignored: %s", (long long)o->interleave,
-           draws(&s)            ? "random numbers are drawn for the full micro-batch"
-           : o->preference.kind ? "the answers to a prompt are compared"
-                                : "it does not divide the sequences of the micro-batch");
+           draws(&s) ? "random numbers are drawn for the full micro-batch"
+           : o->preference.kind
+               ? "the answers to a prompt are compared"
+               : "it does not divide the sequences that a replica has of a micro-batch");
   return true;
 }

@@ -36,7 +36,8 @@ typedef struct {
   uint64_t seed;
   int64_t interleave; /* split a micro-batch into so many chunks, so that communication of one
                          overlaps with computation of another; 0 and 1: no split.  Ignored with
-                         dropout or noise, and if it does not divide the sequences */
+                         dropout or noise, and if it does not divide the sequences of a replica */
+  int64_t replicas;   /* that share the sequences of a micro-batch; 0: one */
 } step_options;
 
 typedef enum {

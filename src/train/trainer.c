@@ -173,6 +173,8 @@ step_options trainer_step_options(const train_config *c) {
                                losses[c->stage].preference != PREFER_JUDGED,
                     .noise = c->neftune_noise_alpha > 0 ? c->neftune_noise_alpha : 0,
                     .interleave = c->parallel.interleave,
+                    /* the same graph on every mesh, where bits are not to depend on it */
+                    .replicas = c->is.no_partial_sums ? 1 : c->is.batch.replicas,
                     .seed = (uint64_t)c->seed};
   train_recompute_set(c, &o.compile);
   return o;

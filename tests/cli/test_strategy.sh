@@ -72,7 +72,12 @@ exit_is 0
 out_has "predicted: "
 err_lacks "is ignored"
 run explain job/job.yaml strategy=tp=2 hyper_parallel.interleave=3
-err_has "interleave: 3 is ignored: it does not divide the sequences of the micro-batch"
+err_has "interleave: 3 is ignored: it does not divide the sequences that a replica has of a micro-batch"
+# Halves of one sequence a replica would be padded: twice the time.
+run explain job/job.yaml strategy=dp=4 hyper_parallel.interleave=2 per_device_train_batch_size=1
+err_has "interleave: 2 is ignored: it does not divide the sequences that a replica has"
+run explain job/job.yaml strategy=dp=4 hyper_parallel.interleave=2 per_device_train_batch_size=1 hyper_parallel.deterministic=layout
+err_lacks "is ignored"
 run train job/job.yaml output_dir=told max_steps=1 strategy=tp=2 hyper_parallel.interleave=3 gradient_accumulation_steps=2
 exit_is 0
 [ "$(grep -c "is ignored" err)" = 1 ] || { fail "not said once"; t_show; }
