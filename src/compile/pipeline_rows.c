@@ -270,6 +270,55 @@ static hp_status make_schedule(planner *p) {
   return pipe_simulate(&out->rows, source, &costs, PIPE_ONE_STREAM, &out->times);
 }
 
+/* A param that rows read; all micro-batches have the one that the first has got. */
+static bool is_param_of_rows(const planner *p, size_t c) {
+  return p->made[c].once && p->s->crossing[c].piece == p->s->piece_of[0];
+}
+
+/* What the update reads, as the sum of a tied head's gradients. */
+static bool is_of_update(const planner *p, size_t c) {
+  const pipeline_crossing *x = &p->s->crossing[c];
+  const uint32_t reader = p->made[c].reader;
+  const uint8_t *action = p->action[cell(p, x->piece, x->to)];
+  return !p->made[c].once && reader != PROG_NONE && action[reader] == ACTION_UPDATE;
+}
+
+/* What a mesh gets once a step comes one after the other. */
+static double once_s(const planner *p, uint16_t to, bool (*is)(const planner *p, size_t c)) {
+  double sum = 0;
+  for (size_t c = 0; c < p->s->crossings; c++) {
+    const pipeline_crossing *x = &p->s->crossing[c];
+    if (x->to != to || !is(p, c)) continue;
+    sum += cluster_transfer_s(p->s->cluster, mesh_rank(p->s->mesh[x->from], 0),
+                              mesh_rank(p->s->mesh[to], 0), (double)p->made[c].bytes);
+  }
+  return sum;
+}
+
+/* The end of the rows of all meshes that send to the update of this one. */
+static double gradients_end_s(const planner *p, uint16_t to) {
+  double end = 0;
+  for (size_t c = 0; c < p->s->crossings; c++) {
+    const pipeline_crossing *x = &p->s->crossing[c];
+    const double own = p->out->times.device[x->from].end_s;
+    if (x->to == to && is_of_update(p, c) && own > end) end = own;
+  }
+  return end;
+}
+
+/* How much longer rows wait for params, and updates for gradients, that cross once a step. */
+static void add_once(planner *p) {
+  const pipe_times *t = &p->out->times;
+  double params_s = 0, gradients_s = 0;
+  for (uint16_t m = 0; p->s->update != PROG_NONE && m < p->out->meshes; m++) {
+    const double rows = once_s(p, m, is_param_of_rows) - t->device[m].begin_s;
+    const double update = gradients_end_s(p, m) + once_s(p, m, is_of_update) - t->step_s;
+    if (rows > params_s) params_s = rows;
+    if (update > gradients_s) gradients_s = update;
+  }
+  p->out->once_s = params_s + gradients_s;
+}
+
 /* Gradients are added up in the order of micro-batches, as on one device. */
 static hp_status check_order(const planner *p, const uint32_t *last, const pipe_row *row) {
   char name[PIPE_ROW_NAME], other[PIPE_ROW_NAME], file[PIPE_FILE_NAME];
@@ -581,6 +630,7 @@ static hp_status read_pieces(planner *p) {
 static hp_status plan(planner *p) {
   HP_TRY(read_pieces(p));
   HP_TRY(make_schedule(p));
+  add_once(p);
   HP_TRY(check_rows(p));
   HP_TRY(add_events(p));
   for (uint32_t m = 0; p->s->update != PROG_NONE && m < (uint32_t)p->out->meshes; m++)
@@ -671,11 +721,11 @@ double pipeline_plan_alone_s(const pipeline_plan *p) {
       if (p->rows.placement[s] == d) own += p->update_s[s];
     if (own > most) most = own;
   }
-  return p->times.step_s + most;
+  return p->times.step_s + p->once_s + most;
 }
 
 double pipeline_plan_seconds(const pipeline_plan *p) {
-  return p->ahead.micros ? p->ahead.step_s : pipeline_plan_alone_s(p);
+  return p->ahead.micros ? p->ahead.step_s + p->once_s : pipeline_plan_alone_s(p);
 }
 
 double pipeline_plan_sent_s(const pipeline_plan *p, uint32_t stage) {

@@ -55,6 +55,7 @@ typedef struct {
 typedef struct {
   pipe_rows rows;   /* the schedule, */
   pipe_times times; /* and its simulation, */
+  double once_s;    /* longer by params and gradients that cross once a step, */
   pipe_ahead ahead; /* and what runs before the update; rows NULL: nothing was asked for */
   bool *runs_ahead; /* [stages] such rows are of these */
   double *forward_s, *backward_s, *weights_s, *update_s; /* [stages] its mean costs, */
@@ -71,8 +72,8 @@ hp_status pipeline_plan_make(const pipeline_step *s, pipeline_plan *out);
 /* order[micros]: the micro-batch of the step that runs k-th, so that the pipeline is least idle by
  * the costs of its pieces (sched/pipe_order).  HP_ERR_ARG if the schedule is rows. */
 hp_status pipeline_plan_order(const pipeline_step *s, uint32_t *order);
-/* Seconds of the step: the rows, and behind them the longest update; with rows that run ahead, from
- * a step to the next. */
+/* Seconds of the step: the rows, what crosses once a step, and behind them the longest update; with
+ * rows that run ahead, from a step to the next. */
 double pipeline_plan_seconds(const pipeline_plan *p);
 double pipeline_plan_alone_s(const pipeline_plan *p); /* of a step that does nothing ahead */
 /* Seconds to send what a stage makes, for a micro-batch. */

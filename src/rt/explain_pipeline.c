@@ -77,6 +77,15 @@ static void print_ahead(const pipeline_plan *p, str *out) {
   str_add_char(out, '\n');
 }
 
+/* A tied embedding, mostly. */
+static void print_once(const pipeline_plan *p, str *out) {
+  const double least = 1e-3; /* of the step */
+  if (p->once_s < least * p->times.step_s) return;
+  str_add(out, "once a step    ");
+  units_add_seconds(out, p->once_s);
+  str_add(out, " more, in which devices wait for params and gradients of other stages\n");
+}
+
 static hp_status print_text(const pipeline_plan *p, const pipeline_told *told, str *out) {
   str_printf(out, "schedule       %s; %u stages on %u devices of the pipeline, %u micro-batches\n",
              explain_pipeline_name(p, told->schedule), p->rows.stages, p->rows.devices,
@@ -87,6 +96,7 @@ static hp_status print_text(const pipeline_plan *p, const pipeline_told *told, s
   units_add_seconds(out, pipeline_plan_alone_s(p));
   str_printf(out, "; before it devices are idle %.1f %% (%.1f %% between steps)\n",
              100 * p->times.bubble, 100 * p->times.steady_bubble);
+  print_once(p, out);
   print_ahead(p, out);
   print_devices(p, told, out);
   print_stages(p, told, out);
@@ -173,6 +183,7 @@ static hp_status print_json(const pipeline_plan *p, const pipeline_told *told, s
   json_key_int(&w, "microbatches", p->rows.microbatches);
   json_key_double(&w, "step_s", pipeline_plan_seconds(p));
   json_key_double(&w, "rows_s", p->times.step_s);
+  json_key_double(&w, "once_s", p->once_s);
   json_key_double(&w, "bubble", p->times.bubble);
   json_key_double(&w, "steady_bubble", p->times.steady_bubble);
   put_ahead(p, &w);

@@ -41,3 +41,24 @@ times=$(sed -n '/^mesh 1/,$p' out | grep -c "= recv {.*shape=\[$vocab,64\]}")
 times=$(sed -n '/^mesh 0/,/^mesh 1/p' out | grep -c "= recv {.*shape=\[$vocab,64\]}")
 [ "$times" = 1 ] || fail "the first stage receives gradients of the head $times times"
 out_lacks "= copy"
+
+it "the predicted step has the time in which they cross"
+cat >slow.yaml <<'END'
+name: slow
+device: {flops: 1e12, bandwidth_gb_s: 1000}
+links: [{name: net, bandwidth_gb_s: 0.001, latency_us: 1}]
+END
+once() { # KEY=VALUE...: milliseconds of what crosses once a step
+  run explain job/job.yaml pipeline --json strategy=pp=2 hyper_parallel.cluster=slow.yaml hyper_parallel.pipeline.cut=[3,3] "$@"
+  exit_is 0
+  awk -v s="$(json out once_s)" 'BEGIN { printf "%.0f", 1e3 * s }'
+}
+# Each way takes vocab x 64 x 4 bytes.  The rows hide none of the way back, and little of the other.
+one_way=$((vocab * 64 * 4 / 1000)) both=$(once)
+[ "$both" -gt $((one_way * 3 / 2)) ] && [ "$both" -le $((one_way * 2 + 1)) ] ||
+  fail "$both ms of twice $one_way ms"
+awk -v all="$(json out step_s)" -v rows="$(json out rows_s)" -v ms="$both" \
+  'BEGIN { exit !(all - rows >= (ms - 1) / 1e3) }' || fail "the step has not the $both ms"
+sed -i 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' job/model/config.json
+alone=$(once)
+[ "$alone" = 0 ] || fail "$alone ms without a tied embedding"
