@@ -74,18 +74,33 @@ void ref_unflatten(const ref_tensor *t, int64_t at, int64_t index[HP_MAX_RANK]) 
   }
 }
 
+void ref_next(const ref_tensor *t, int64_t index[HP_MAX_RANK]) {
+  for (int d = t->rank - 1; d >= 0 && ++index[d] == t->dim[d]; d--) index[d] = 0;
+}
+
 int64_t ref_flatten(const ref_tensor *t, const int64_t index[HP_MAX_RANK]) {
   int64_t at = 0;
   for (int d = 0; d < t->rank; d++) at = at * t->dim[d] + index[d];
   return at;
 }
 
-int64_t ref_broadcast_at(const ref_tensor *of, const ref_tensor *shape, int64_t at) {
-  int64_t index[HP_MAX_RANK], own[HP_MAX_RANK];
-  ref_unflatten(shape, at, index);
-  for (int d = 0; d < of->rank; d++)
-    own[d] = of->dim[d] == 1 ? 0 : index[d + shape->rank - of->rank];
-  return ref_flatten(of, own);
+ref_walk ref_broadcast_begin(const ref_tensor *of, const ref_tensor *shape) {
+  ref_walk w = {.shape = shape};
+  int64_t step = 1;
+  for (int d = of->rank - 1; d >= 0; d--) {
+    w.step[d + shape->rank - of->rank] = of->dim[d] == 1 ? 0 : step;
+    step *= of->dim[d];
+  }
+  return w;
+}
+
+void ref_walk_next(ref_walk *w) {
+  for (int d = w->shape->rank - 1; d >= 0; d--) {
+    w->at += w->step[d];
+    if (++w->index[d] < w->shape->dim[d]) return;
+    w->at -= w->step[d] * w->shape->dim[d];
+    w->index[d] = 0;
+  }
 }
 
 void ref_copy(ref_tensor *y, int64_t i, const ref_tensor *x, int64_t j) {

@@ -74,11 +74,18 @@ double ref_rounded(hp_dtype t, double x);
 /* Distance of neighbours at x. */
 double ref_ulp(hp_dtype t, double x);
 int64_t ref_wrap(hp_dtype t, int64_t x);
-/* Element of `of` that stands at flat index `at` of a tensor of shape `shape`, when `of` is
- * broadcast from the right. */
-int64_t ref_broadcast_at(const ref_tensor *of, const ref_tensor *shape, int64_t at);
-/* Index tuple of a flat index, and back. */
+/* A walk over the elements of `shape` in order: `at` is the element of another tensor that stands
+ * there.  Divisions for each element would take most of the time of a reference. */
+typedef struct {
+  const ref_tensor *shape;
+  int64_t at, index[HP_MAX_RANK], step[HP_MAX_RANK];
+} ref_walk;
+/* The walk of `of` broadcast from the right to `shape`. */
+ref_walk ref_broadcast_begin(const ref_tensor *of, const ref_tensor *shape);
+void ref_walk_next(ref_walk *w);
+/* Index tuple of a flat index, the tuple after it, and back. */
 void ref_unflatten(const ref_tensor *t, int64_t at, int64_t index[HP_MAX_RANK]);
+void ref_next(const ref_tensor *t, int64_t index[HP_MAX_RANK]);
 int64_t ref_flatten(const ref_tensor *t, const int64_t index[HP_MAX_RANK]);
 /* Copies element j of x to element i of y. */
 void ref_copy(ref_tensor *y, int64_t i, const ref_tensor *x, int64_t j);

@@ -54,16 +54,19 @@ static void products(ref_ctx *c, const ref_tensor *x, const ref_tensor *w, const
   const ref_tensor *a = c->in[0], *b = c->in[1];
   double *sum = calloc((size_t)out->n + 1, sizeof *sum), *count = calloc((size_t)out->n + 1, 8);
   int64_t per = s.c / s.groups, taps = s.kernel[0] * s.kernel[1];
+  int64_t of_group = s.o / s.groups;
   HP_ASSERT(sum && count);
-  for (int64_t k = 0; k < s.n * s.o * s.y[0] * s.y[1] * per * taps; k++) {
-    int64_t v = k % s.kernel[1], u = k / s.kernel[1] % s.kernel[0], ic = k / taps % per;
-    int64_t at = k / taps / per, j = at % s.y[1], i = at / s.y[1] % s.y[0];
-    int64_t o = at / s.y[1] / s.y[0] % s.o, n = at / s.y[1] / s.y[0] / s.o;
+  ref_tensor each = {.rank = 6, .dim = {s.n * s.o, s.y[0], s.y[1], per, s.kernel[0], s.kernel[1]}};
+  int64_t index[HP_MAX_RANK] = {0};
+  for (int64_t k = 0; k < s.n * s.o * s.y[0] * s.y[1] * per * taps; k++, ref_next(&each, index)) {
+    int64_t no = index[0], n = no / s.o, o = no - n * s.o, i = index[1], j = index[2];
+    int64_t ic = index[3], u = index[4], v = index[5];
     int64_t h = i * s.stride[0] + u * s.dilation[0] - s.pad[0];
     int64_t l = j * s.stride[1] + v * s.dilation[1] - s.pad[1];
     if (h < 0 || h >= s.x[0] || l < 0 || l >= s.x[1]) continue;
-    int64_t in = o / (s.o / s.groups) * per + ic;
-    int64_t xi = ((n * s.c + in) * s.x[0] + h) * s.x[1] + l, wi = (o * per + ic) * taps + k % taps;
+    int64_t at = (no * s.y[0] + i) * s.y[1] + j, in = o / of_group * per + ic;
+    int64_t xi = ((n * s.c + in) * s.x[0] + h) * s.x[1] + l;
+    int64_t wi = ((o * per + ic) * s.kernel[0] + u) * s.kernel[1] + v;
     int64_t place[3] = {xi, wi, at};
     const ref_tensor *part[3] = {x, w, y};
     int64_t to = 0, from[2] = {0};

@@ -26,12 +26,10 @@ void ref_CONST(ref_ctx *c) {
 void ref_IOTA(ref_ctx *c) {
   ref_tensor *y = c->out[0];
   int axis = (int)attr_int(c->g, c->n, "axis");
-  for (int64_t k = 0; k < y->n; k++) {
-    int64_t index[HP_MAX_RANK];
-    ref_unflatten(y, k, index);
+  int64_t index[HP_MAX_RANK] = {0};
+  for (int64_t k = 0; k < y->n; k++, ref_next(y, index))
     if (y->f) y->f[k] = (double)index[axis];
     else y->i[k] = index[axis];
-  }
 }
 
 /* --- one operand ------------------------------------------------------------------------------ */
@@ -188,28 +186,41 @@ typedef struct {
   double x, e;
 } num;
 
-static num at(const ref_tensor *t, const ref_tensor *shape, int64_t k) {
-  int64_t j = ref_broadcast_at(t, shape, k);
-  return (num){t->f ? t->f[j] : (double)t->i[j], t->e[j]};
+static num at(const ref_tensor *t, const ref_walk *w) {
+  return (num){t->f ? t->f[w->at] : (double)t->i[w->at], t->e[w->at]};
 }
-static int64_t int_at(const ref_tensor *t, const ref_tensor *shape, int64_t k, double *e) {
-  int64_t j = ref_broadcast_at(t, shape, k);
-  if (t->e[j] > 0) *e = t->e[j];
-  return t->i[j];
+static int64_t int_at(const ref_tensor *t, const ref_walk *w, double *e) {
+  if (t->e[w->at] > 0) *e = t->e[w->at];
+  return t->i[w->at];
+}
+
+/* All operands side by side, each broadcast to the result. */
+typedef struct {
+  ref_walk in[3];
+  int n;
+} walks;
+static walks begin_walks(const ref_ctx *c) {
+  walks w = {.n = c->n->n_in};
+  for (int i = 0; i < w.n; i++) w.in[i] = ref_broadcast_begin(c->in[i], c->out[0]);
+  return w;
+}
+static void next(walks *w) {
+  for (int i = 0; i < w->n; i++) ref_walk_next(&w->in[i]);
 }
 
 typedef num (*fn2)(num a, num b);
 typedef int64_t (*fn2i)(int64_t a, int64_t b);
 static void map2(ref_ctx *c, fn2 f, fn2i fi) {
   ref_tensor *y = c->out[0];
-  for (int64_t k = 0; k < y->n; k++) {
+  walks w = begin_walks(c);
+  for (int64_t k = 0; k < y->n; k++, next(&w)) {
     if (y->f) {
-      num r = f(at(c->in[0], y, k), at(c->in[1], y, k));
+      num r = f(at(c->in[0], &w.in[0]), at(c->in[1], &w.in[1]));
       y->f[k] = r.x;
       y->e[k] = r.e;
     } else {
-      int64_t a = int_at(c->in[0], y, k, &y->e[k]), b = int_at(c->in[1], y, k, &y->e[k]);
-      y->i[k] = fi(a, b);
+      int64_t a = int_at(c->in[0], &w.in[0], &y->e[k]);
+      y->i[k] = fi(a, int_at(c->in[1], &w.in[1], &y->e[k]));
     }
   }
 }
@@ -266,15 +277,16 @@ void ref_OR(ref_ctx *c) { map2(c, NULL, i_or); }
 /* sign: bits of the answers of a < b, a == b, a > b that make it true. */
 static void compare(ref_ctx *c, int less, int equal, int greater) {
   ref_tensor *y = c->out[0];
-  for (int64_t k = 0; k < y->n; k++) {
+  walks w = begin_walks(c);
+  for (int64_t k = 0; k < y->n; k++, next(&w)) {
     if (c->in[0]->i) {
       double e = 0;
-      int64_t a = int_at(c->in[0], y, k, &e), b = int_at(c->in[1], y, k, &e);
+      int64_t a = int_at(c->in[0], &w.in[0], &e), b = int_at(c->in[1], &w.in[1], &e);
       y->i[k] = a < b ? less : a == b ? equal : greater;
       y->e[k] = e > 0 ? INFINITY : 0;
       continue;
     }
-    num a = at(c->in[0], y, k), b = at(c->in[1], y, k);
+    num a = at(c->in[0], &w.in[0]), b = at(c->in[1], &w.in[1]);
     bool unordered = isnan(a.x) || isnan(b.x);
     /* of NaN only "not equal" is true */
     y->i[k] = unordered    ? !equal && less && greater
@@ -294,10 +306,11 @@ void ref_GE(ref_ctx *c) { compare(c, 0, 1, 1); }
 
 void ref_SELECT(ref_ctx *c) {
   ref_tensor *y = c->out[0];
-  for (int64_t k = 0; k < y->n; k++) {
+  walks w = begin_walks(c);
+  for (int64_t k = 0; k < y->n; k++, next(&w)) {
     double e = 0;
-    const ref_tensor *x = c->in[int_at(c->in[0], y, k, &e) ? 1 : 2];
-    ref_copy(y, k, x, ref_broadcast_at(x, y, k));
+    int from = int_at(c->in[0], &w.in[0], &e) ? 1 : 2;
+    ref_copy(y, k, c->in[from], w.in[from].at);
     if (e > 0) y->e[k] = INFINITY;
   }
 }

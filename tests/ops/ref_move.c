@@ -14,15 +14,16 @@ static int64_t *reduced_index(ref_ctx *c) {
   int64_t axes[ATTR_LIST_MAX], *to = calloc((size_t)x->n + 1, sizeof *to);
   int n = attr_list(c->g, c->n, "axes", axes);
   HP_ASSERT(to);
-  for (int64_t k = 0; k < x->n; k++) {
-    int64_t index[HP_MAX_RANK];
-    ref_unflatten(x, k, index);
-    for (int d = 0; d < x->rank; d++) {
-      bool cut = false;
-      for (int a = 0; a < n; a++) cut |= axes[a] == d;
-      if (!cut) to[k] = to[k] * x->dim[d] + index[d];
-    }
+  ref_walk w = {.shape = x};
+  int64_t step = 1;
+  for (int d = x->rank - 1; d >= 0; d--) {
+    bool cut = false;
+    for (int a = 0; a < n; a++) cut |= axes[a] == d;
+    if (cut) continue;
+    w.step[d] = step;
+    step *= x->dim[d];
   }
+  for (int64_t k = 0; k < x->n; k++, ref_walk_next(&w)) to[k] = w.at;
   return to;
 }
 
@@ -121,45 +122,46 @@ void ref_DROP(ref_ctx *c) { copy_all(c); }
 
 void ref_TRANSPOSE(ref_ctx *c) {
   const ref_tensor *x = c->in[0];
-  int64_t perm[ATTR_LIST_MAX], from[HP_MAX_RANK], index[HP_MAX_RANK];
+  ref_walk w = {.shape = c->out[0]};
+  int64_t perm[ATTR_LIST_MAX], step = 1;
   attr_list(c->g, c->n, "perm", perm);
-  for (int64_t k = 0; k < c->out[0]->n; k++) {
-    ref_unflatten(c->out[0], k, index);
-    for (int d = 0; d < x->rank; d++) from[perm[d]] = index[d];
-    ref_copy(c->out[0], k, x, ref_flatten(x, from));
+  for (int d = x->rank - 1; d >= 0; d--) {
+    for (int o = 0; o < x->rank; o++)
+      if (perm[o] == d) w.step[o] = step;
+    step *= x->dim[d];
   }
+  for (int64_t k = 0; k < c->out[0]->n; k++, ref_walk_next(&w)) ref_copy(c->out[0], k, x, w.at);
 }
 
 void ref_BROADCAST(ref_ctx *c) {
-  for (int64_t k = 0; k < c->out[0]->n; k++)
-    ref_copy(c->out[0], k, c->in[0], ref_broadcast_at(c->in[0], c->out[0], k));
+  ref_walk w = ref_broadcast_begin(c->in[0], c->out[0]);
+  for (int64_t k = 0; k < c->out[0]->n; k++, ref_walk_next(&w))
+    ref_copy(c->out[0], k, c->in[0], w.at);
 }
 
 void ref_SLICE(ref_ctx *c) {
-  int64_t start[ATTR_LIST_MAX], step[ATTR_LIST_MAX], index[HP_MAX_RANK];
+  int64_t start[ATTR_LIST_MAX], step[ATTR_LIST_MAX], index[HP_MAX_RANK] = {0}, from[HP_MAX_RANK];
   attr_list(c->g, c->n, "start", start);
   attr_list(c->g, c->n, "step", step);
-  for (int64_t k = 0; k < c->out[0]->n; k++) {
-    ref_unflatten(c->out[0], k, index);
-    for (int d = 0; d < c->out[0]->rank; d++) index[d] = start[d] + index[d] * step[d];
-    ref_copy(c->out[0], k, c->in[0], ref_flatten(c->in[0], index));
+  for (int64_t k = 0; k < c->out[0]->n; k++, ref_next(c->out[0], index)) {
+    for (int d = 0; d < c->out[0]->rank; d++) from[d] = start[d] + index[d] * step[d];
+    ref_copy(c->out[0], k, c->in[0], ref_flatten(c->in[0], from));
   }
 }
 
 void ref_PAD(ref_ctx *c) {
   const ref_tensor *x = c->in[0];
   ref_tensor *y = c->out[0];
-  int64_t lo[ATTR_LIST_MAX], index[HP_MAX_RANK];
+  int64_t lo[ATTR_LIST_MAX], index[HP_MAX_RANK] = {0}, from[HP_MAX_RANK];
   double value = attr_float(c->g, c->n, "value");
   attr_list(c->g, c->n, "lo", lo);
-  for (int64_t k = 0; k < y->n; k++) {
+  for (int64_t k = 0; k < y->n; k++, ref_next(y, index)) {
     bool inside = true;
-    ref_unflatten(y, k, index);
     for (int d = 0; d < x->rank; d++) {
-      index[d] -= lo[d];
-      inside &= index[d] >= 0 && index[d] < x->dim[d];
+      from[d] = index[d] - lo[d];
+      inside &= from[d] >= 0 && from[d] < x->dim[d];
     }
-    if (inside) ref_copy(y, k, x, ref_flatten(x, index));
+    if (inside) ref_copy(y, k, x, ref_flatten(x, from));
     else if (y->f) y->f[k] = value;
     else y->i[k] = (int64_t)value;
   }
@@ -167,43 +169,39 @@ void ref_PAD(ref_ctx *c) {
 
 void ref_CONCAT(ref_ctx *c) {
   int axis = (int)attr_int(c->g, c->n, "axis");
-  for (int64_t k = 0; k < c->out[0]->n; k++) {
-    int64_t index[HP_MAX_RANK];
+  int64_t index[HP_MAX_RANK] = {0}, from[HP_MAX_RANK];
+  for (int64_t k = 0; k < c->out[0]->n; k++, ref_next(c->out[0], index)) {
     int part = 0;
-    ref_unflatten(c->out[0], k, index);
-    while (index[axis] >= c->many[c->id[part]].dim[axis])
-      index[axis] -= c->many[c->id[part++]].dim[axis];
+    memcpy(from, index, sizeof from);
+    while (from[axis] >= c->many[c->id[part]].dim[axis])
+      from[axis] -= c->many[c->id[part++]].dim[axis];
     const ref_tensor *x = &c->many[c->id[part]];
-    ref_copy(c->out[0], k, x, ref_flatten(x, index));
+    ref_copy(c->out[0], k, x, ref_flatten(x, from));
   }
 }
 
 void ref_UPDATE(ref_ctx *c) {
   const ref_tensor *y = c->in[1];
   int axis = (int)attr_int(c->g, c->n, "axis");
+  int64_t index[HP_MAX_RANK] = {0}, to[HP_MAX_RANK];
   copy_all(c);
-  for (int64_t k = 0; k < y->n; k++) {
-    int64_t index[HP_MAX_RANK];
-    ref_unflatten(y, k, index);
-    index[axis] += c->in[2]->i[c->in[2]->n > 1 ? index[0] : 0];
-    ref_copy(c->out[0], ref_flatten(c->out[0], index), y, k);
+  for (int64_t k = 0; k < y->n; k++, ref_next(y, index)) {
+    memcpy(to, index, sizeof to);
+    to[axis] += c->in[2]->i[c->in[2]->n > 1 ? index[0] : 0];
+    ref_copy(c->out[0], ref_flatten(c->out[0], to), y, k);
   }
 }
 
 /* --- contractions ----------------------------------------------------------------------------- */
 
-static int64_t letter_at(const char *letters, const int64_t *index, char want, int64_t other) {
-  for (int d = 0; letters[d]; d++)
-    if (letters[d] == want) return index[d];
-  return other;
-}
-
-/* Element of an operand, given the index of every letter. */
-static int64_t operand_at(const ref_tensor *t, const char *letters, const char *all,
-                          const int64_t *index) {
-  int64_t own[HP_MAX_RANK];
-  for (int d = 0; letters[d]; d++) own[d] = letter_at(all, index, letters[d], 0);
-  return ref_flatten(t, own);
+/* Elements between neighbours along each letter of `all`; 0 along those that it has not. */
+static void letter_steps(const ref_tensor *t, const char *letters, const char *all, int64_t *step) {
+  int64_t own = 1;
+  for (int d = 0; all[d]; d++) step[d] = 0;
+  for (int d = t->rank - 1; d >= 0; d--) {
+    step[strchr(all, letters[d]) - all] += own;
+    own *= t->dim[d];
+  }
 }
 
 /* An operand as its product takes it: f32 with bf16 is rounded to that. */
@@ -228,7 +226,8 @@ static void ref_product(ref_ctx *c, const ref_tensor *right, const ref_tensor *s
   const ref_tensor *a = &left, *b = &other;
   einsum_eq eq;
   char all[2 * HP_MAX_RANK + 1] = "";
-  int64_t size[2 * HP_MAX_RANK], index[2 * HP_MAX_RANK], count = 1, out[HP_MAX_RANK];
+  enum { LETTERS = 2 * HP_MAX_RANK };
+  int64_t size[LETTERS], index[LETTERS] = {0}, count = 1, step[3][LETTERS], i = 0, j = 0, t = 0;
   int n = 0;
   HP_ASSERT(!einsum_parse(attr_str(c->g, c->n, "eq"), &eq));
   for (int s = 0; s < 2; s++) {
@@ -243,19 +242,20 @@ static void ref_product(ref_ctx *c, const ref_tensor *right, const ref_tensor *s
   }
   double *sum = calloc((size_t)y->n + 1, sizeof *sum), grain = ref_grain(a) * ref_grain(b);
   HP_ASSERT(sum);
+  letter_steps(a, eq.a, all, step[0]);
+  letter_steps(b, eq.b, all, step[1]);
+  letter_steps(y, eq.out, all, step[2]);
   for (int64_t k = 0; k < count; k++) {
-    int64_t rest = k;
-    for (int d = n - 1; d >= 0; d--) {
-      index[d] = rest % size[d];
-      rest /= size[d];
-    }
-    for (int d = 0; eq.out[d]; d++) out[d] = letter_at(all, index, eq.out[d], 0);
-    int64_t i = operand_at(a, eq.a, all, index), j = operand_at(b, eq.b, all, index);
-    int64_t t = ref_flatten(y, out);
     y->f[t] += a->f[i] * b->f[j];
     sum[t] += fabs(a->f[i] * b->f[j]);
     if (a->e[i] > 0 || b->e[j] > 0)
       y->e[t] += fabs(a->f[i]) * b->e[j] + fabs(b->f[j]) * a->e[i] + a->e[i] * b->e[j];
+    for (int d = n - 1; d >= 0; d--) { /* the next of all tuples of letters */
+      const int64_t back = ++index[d] == size[d] ? size[d] : 0;
+      i += step[0][d] * (1 - back), j += step[1][d] * (1 - back), t += step[2][d] * (1 - back);
+      if (!back) break;
+      index[d] = 0;
+    }
   }
   double depth = (y->n ? (double)(count / y->n) : 0) + (start != NULL);
   for (int64_t k = 0; start && k < y->n; k++) {

@@ -88,14 +88,17 @@ static void shard_dims(const mesh *m, const layout *l, const ref_tensor *global,
   for (int d = 0; d < l->rank; d++) dim[d] = layout_shard_size(m, l, d, global->dim[d]);
 }
 
-/* Flat index in the global tensor of element k of a shard. */
-static int64_t global_index(const trial *t, const layout *l, const ref_tensor *global,
-                            const ref_tensor *shard, int64_t position, int64_t k) {
-  int64_t index[HP_MAX_RANK];
-  ref_unflatten(shard, k, index);
-  for (int d = 0; d < l->rank; d++)
-    index[d] += layout_shard_index(t->m, l, d, position) * shard->dim[d];
-  return ref_flatten(global, index);
+/* The elements of a device's shard, as they stand in the global tensor. */
+static ref_walk walk_shard(const trial *t, const layout *l, const ref_tensor *global,
+                           const ref_tensor *shard, int64_t position) {
+  ref_walk w = {.shape = shard};
+  int64_t step = 1;
+  for (int d = l->rank - 1; d >= 0; d--) {
+    w.at += step * layout_shard_index(t->m, l, d, position) * shard->dim[d];
+    w.step[d] = step;
+    step *= global->dim[d];
+  }
+  return w;
 }
 
 /* Is operand i a seed whose shard names the rows that it draws for? */
@@ -167,8 +170,9 @@ static void run_part(trial *t, int64_t position) {
       place_rows(t, position, global->i[0], shard->i);
       continue;
     }
-    for (int64_t k = 0; k < shard->n; k++) {
-      int64_t e = global_index(t, &t->need[i], global, shard, position, k);
+    ref_walk w = walk_shard(t, &t->need[i], global, shard, position);
+    for (int64_t k = 0; k < shard->n; k++, ref_walk_next(&w)) {
+      int64_t e = w.at;
       if (shard->f) shard->f[k] = split(t, &t->need[i], position, e, global->f[e]);
       else shard->i[k] = located(t, i, position, global->i[e]);
     }
@@ -178,29 +182,38 @@ static void run_part(trial *t, int64_t position) {
 
 /* --- results ---------------------------------------------------------------------------------- */
 
-/* Element k of the device's shard, after its reductions with the others. */
-static double reduced(const trial *t, const layout *l, val v, int64_t position, int64_t k) {
+/* The devices that reduce a result with each other, and how. */
+typedef struct {
+  int64_t device[DEVICES_MAX], n;
+  double averaged;
+  bool is_max;
+} reducers;
+
+static reducers reducers_of(const trial *t, const layout *l, int64_t position) {
+  reducers r = {.n = 1, .averaged = 1};
   uint8_t axis[LAYOUT_AXES];
   int n = 0;
-  int64_t group[DEVICES_MAX], count = 1;
-  double averaged = 1;
-  bool is_max = false;
   for (int a = 0; a < t->m->axes; a++) {
     if (!l->partial[a]) continue;
     axis[n++] = (uint8_t)a;
-    count *= t->m->size[a];
-    if (l->partial[a] == PARTIAL_AVG) averaged *= (double)t->m->size[a];
-    is_max |= l->partial[a] == PARTIAL_MAX;
+    r.n *= t->m->size[a];
+    if (l->partial[a] == PARTIAL_AVG) r.averaged *= (double)t->m->size[a];
+    r.is_max |= l->partial[a] == PARTIAL_MAX;
   }
-  mesh_get_ranks(t->m, position, axis, n, group);
+  mesh_get_ranks(t->m, position, axis, n, r.device);
+  return r;
+}
+
+/* Element k of a shard of v after that. */
+static double reduced(const trial *t, const reducers *r, val v, int64_t k) {
   double sum = 0, most = -INFINITY;
-  for (int64_t i = 0; i < count; i++) {
-    const ref_tensor *shard = &t->shard[group[i]].value[v];
+  for (int64_t i = 0; i < r->n; i++) {
+    const ref_tensor *shard = &t->shard[r->device[i]].value[v];
     double x = shard->f ? shard->f[k] : (double)shard->i[k];
     sum += x;
     most = fmax(most, x);
   }
-  return is_max ? most : sum / averaged;
+  return r->is_max ? most : sum / r->averaged;
 }
 
 static void fail_trial(const trial *t, const char *why) {
@@ -223,10 +236,12 @@ static void check_results(const trial *t) {
     const ref_tensor *global = &t->global.value[t->node->out0 + (val)o];
     for (int64_t p = 0; p < t->m->devices; p++) {
       const ref_tensor *shard = &t->shard[p].value[t->result + (val)o];
-      for (int64_t k = 0; k < shard->n; k++) {
-        int64_t e = global_index(t, &t->out[o], global, shard, p, k);
+      const reducers with = reducers_of(t, &t->out[o], p);
+      ref_walk w = walk_shard(t, &t->out[o], global, shard, p);
+      for (int64_t k = 0; k < shard->n; k++, ref_walk_next(&w)) {
+        int64_t e = w.at;
         double want = global->f ? global->f[e] : (double)global->i[e];
-        double got = reduced(t, &t->out[o], t->result + (val)o, p, k);
+        double got = reduced(t, &with, t->result + (val)o, k);
         if (fabs(got - want) <= 1e-9 * (1 + fabs(want)) || (isinf(want) && got == want)) continue;
         snprintf(why, sizeof why, "result %d, device %lld, element %lld is %.12g, want %.12g", o,
                  (long long)p, (long long)k, got, want);
