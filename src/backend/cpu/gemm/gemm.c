@@ -116,27 +116,53 @@ static float load_factor(const gemm_query *q, const void *p, hp_dtype type, int6
   return q->rounded ? bf16_to_f32(f32_to_bf16(x)) : x;
 }
 
+/* Columns whose chains run beside each other: one alone waits for each of its sums. */
+enum { COLUMNS = 8 };
+
 /* Row `part % m` of batch item `part / m`. */
-static void compute_scalar_row(void *ctx, int64_t part) {
-  const gemm_query *q = ((scalar_job *)ctx)->q;
-  const gemm_args *x = ((scalar_job *)ctx)->args;
+static inline __attribute__((always_inline)) void compute_row(const scalar_job *job, int64_t part) {
+  const gemm_query *q = job->q;
+  const gemm_args *x = job->args;
   int64_t i = part % q->m, at[3];
   gemm_item(q, part / q->m, at);
-  int64_t a = at[0] + i * q->a_m, b = at[1], c = at[2] + i * q->c_m;
-  for (int64_t j = 0; j < q->n; j++) {
-    int64_t to = c + j * q->c_n;
-    float s = q->accumulate ? load_element(x->c, q->c_type, to) : 0.0f;
-    for (int64_t k = 0; k < q->k; k++)
-      s = fmaf(load_factor(q, x->a, q->a_type, a + k * q->a_k),
-               load_factor(q, x->b, q->b_type, b + gemm_b_at(q, k, j)), s);
-    s *= q->alpha;
-    if (q->bias) s += x->bias[j];
-    store_element(x->c, q->c_type, to, s);
+  int64_t a = at[0] + i * q->a_m, c = at[2] + i * q->c_m;
+  for (int64_t j0 = 0; j0 < q->n; j0 += COLUMNS) {
+    int columns = (int)(q->n - j0 < COLUMNS ? q->n - j0 : COLUMNS);
+    int64_t b[COLUMNS];
+    float s[COLUMNS];
+    for (int j = 0; j < columns; j++) {
+      b[j] = at[1] + gemm_b_at(q, 0, j0 + j);
+      s[j] = q->accumulate ? load_element(x->c, q->c_type, c + (j0 + j) * q->c_n) : 0.0f;
+    }
+    for (int64_t k = 0; k < q->k; k++) {
+      float f = load_factor(q, x->a, q->a_type, a + k * q->a_k);
+      for (int j = 0; j < columns; j++)
+        s[j] = fmaf(f, load_factor(q, x->b, q->b_type, b[j] + k * q->b_k), s[j]);
+    }
+    for (int j = 0; j < columns; j++) {
+      s[j] *= q->alpha;
+      if (q->bias) s[j] += x->bias[j0 + j];
+      store_element(x->c, q->c_type, c + (j0 + j) * q->c_n, s[j]);
+    }
   }
 }
+
+static void compute_scalar_row(void *ctx, int64_t part) { compute_row(ctx, part); }
+
+#if defined(__x86_64__)
+/* With an instruction for fmaf, which is a call otherwise. */
+__attribute__((target("fma"))) static void compute_fma_row(void *ctx, int64_t part) {
+  compute_row(ctx, part);
+}
+static void (*choose_row(void))(void *ctx, int64_t part) {
+  return __builtin_cpu_supports("fma") ? compute_fma_row : compute_scalar_row;
+}
+#else
+static void (*choose_row(void))(void *ctx, int64_t part) { return compute_scalar_row; }
+#endif
 
 void gemm_scalar_run(const gemm_query *q, const gemm_args *args, pool *threads) {
   scalar_job job = {q, args};
   int64_t rows = q->m * gemm_items(q);
-  if (rows > 0) pool_run(threads, rows, compute_scalar_row, &job);
+  if (rows > 0) pool_run(threads, rows, choose_row(), &job);
 }
