@@ -307,11 +307,8 @@ void loop_case_run_chunks(const loop_kernel *k, loop_case *d, uint32_t seed) {
 
 loop_module *loop_case_module(loop_isa isa, bool interpret) {
   loop_module *m;
-  char cache[320];
-  snprintf(cache, sizeof cache, "%s/kernels", test_shared_dir());
   if (loop_module_create(&(loop_options){.isa = isa,
                                          .interpret = interpret,
-                                         .cache_dir = cache,
                                          .cc = getenv("TEST_CC")},
                          &m)) {
     CHECK(strstr(err_message(), "CPU has no"));
@@ -327,6 +324,7 @@ static bool is_nan_element(hp_dtype t, const void *at, size_t i) {
 void loop_case_same(const char *text, const loop_case *a, const loop_case *b) {
   for (int o = 0; o < LOOP_CASE_OPERANDS; o++) {
     size_t size = dtype_size(a->out_type[o]);
+    if (!a->n_out[o] || !memcmp(a->out[o], b->out[o], a->n_out[o] * size)) continue;
     for (size_t i = 0; i < a->n_out[o]; i++) {
       const char *x = (const char *)a->out[o] + i * size, *y = (const char *)b->out[o] + i * size;
       if (!memcmp(x, y, size)) continue;

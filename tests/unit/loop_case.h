@@ -22,8 +22,8 @@ void loop_case_parse(const char *text, loop *l);
  * pattern that no kernel may touch outside its elements.  wild: inputs hold NaN, infinities, ... */
 void loop_case_make(const loop *l, uint32_t seed, bool wild, loop_case *d);
 void loop_case_free(loop_case *d);
-/* With a cache that all tests of the run share; skips the test when the CPU has no such
- * instructions. */
+/* With the cache of the tests: what one run has compiled, with this compiler and its flags, the
+ * next one loads.  Skips the test when the CPU has no such instructions. */
 loop_module *loop_case_module(loop_isa isa, bool interpret);
 void loop_case_run(const loop_kernel *k, loop_case *d, pool *p);
 /* In pieces of random size, in random order within a phase. */
