@@ -116,14 +116,17 @@ char *str_take(str *s) {
 
 enum { WORD_MAX = 64 };
 
-int str_distance(const char *a, const char *b) {
+int str_distance(const char *a, const char *b, int limit) {
   size_t n = strlen(a), m = strlen(b);
-  if (n > WORD_MAX || m > WORD_MAX) return WORD_MAX;
+  if (n > WORD_MAX || m > WORD_MAX) return limit;
   int d[3][WORD_MAX + 1];
   int *before = d[0], *prev = d[1], *row = d[2];
+  int least = 0, least_before = limit; /* of the last two rows */
   for (size_t j = 0; j <= m; j++) prev[j] = (int)j;
   for (size_t i = 1; i <= n; i++) {
-    row[0] = (int)i;
+    if (least >= limit && least_before + 1 >= limit) return limit;
+    least_before = least;
+    row[0] = least = (int)i;
     for (size_t j = 1; j <= m; j++) {
       int best = prev[j - 1] + (a[i - 1] != b[j - 1]);
       if (prev[j] + 1 < best) best = prev[j] + 1;
@@ -132,20 +135,21 @@ int str_distance(const char *a, const char *b) {
           before[j - 2] + 1 < best)
         best = before[j - 2] + 1;
       row[j] = best;
+      if (best < least) least = best;
     }
     int *t = before;
     before = prev;
     prev = row;
     row = t;
   }
-  return prev[m];
+  return prev[m] < limit ? prev[m] : limit;
 }
 
 const char *str_nearest(const char *s, const char *const *candidate, size_t n) {
   const char *best = NULL;
   int limit = (int)strlen(s) / 3 + 1;
   for (size_t i = 0; i < n; i++) {
-    int d = str_distance(s, candidate[i]);
+    int d = str_distance(s, candidate[i], limit + 1);
     if (d <= limit) {
       limit = d - 1;
       best = candidate[i];

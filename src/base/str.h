@@ -27,8 +27,9 @@ void str_free(str *s);
 hp_status str_status(const str *s); /* HP_OK or HP_ERR_OOM */
 char *str_take(str *s);             /* the text, owned by the caller (mem_free); NULL if poisoned */
 
-/* Edit distance (insert, delete, replace, swap of neighbours) for "did you mean". */
-int str_distance(const char *a, const char *b);
+/* Edit distance (insert, delete, replace, swap of neighbours) for "did you mean"; `limit` if it is
+ * that or more, which is found out sooner. */
+int str_distance(const char *a, const char *b, int limit);
 /* The candidate nearest to s, if it is near enough for a misspelling; else NULL. */
 const char *str_nearest(const char *s, const char *const *candidate, size_t n);
 /* Numbers from complete strings: true if all of s is a number that fits. */

@@ -324,7 +324,7 @@ hp_status weights_need(const weights *w, const char *name, const st_tensor **out
   const char *near = NULL;
   int best = (int)strlen(name) / 3 + 1;
   for (size_t i = 0; i < w->tensors.len; i++) {
-    int d = str_distance(name, w->tensors.at[i]->name);
+    int d = str_distance(name, w->tensors.at[i]->name, best);
     if (d >= best) continue;
     best = d;
     near = w->tensors.at[i]->name;

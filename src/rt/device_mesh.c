@@ -9,7 +9,6 @@
 #include "rt/state_io.h"
 
 #include <fnmatch.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -401,15 +400,16 @@ typedef struct {
 
 static void compare(nearest *n, const char *name) {
   size_t length = strlen(name), k = strlen(n->tail);
-  int far = str_distance(n->tail, length > k ? name + length - k : name);
+  int far = str_distance(n->tail, length > k ? name + length - k : name, n->distance);
   if (far >= n->distance) return;
   n->distance = far;
   n->name = name;
 }
 
-/* Looks at one name for a rule; true when it matches. */
+/* Looks at one name for a rule; true when it matches.  With n it is compared instead: distances
+ * take long, and a rule that is used needs none. */
 static bool try_name(const layout_rule *r, const char *name, nearest *n) {
-  if (matches(r, name, strlen(name))) return true;
+  if (!n) return matches(r, name, strlen(name));
   compare(n, name);
   return false;
 }
@@ -451,10 +451,12 @@ void device_mesh_warn_unused(device_mesh *whole, const hp_graph *const *graph, s
     layout_rule *r = &dm->rules.at[i];
     if (!r->expected) continue;
     const char *star = strrchr(r->pattern, '*');
-    nearest n = {.tail = star ? star + 1 : r->pattern, .distance = INT_MAX};
+    nearest n = {.tail = star ? star + 1 : r->pattern};
+    n.distance = (int)strlen(n.tail) / 3 + 1; /* names farther than that are other names */
     r->expected = false;
-    if (is_used(whole, graph, graphs, r, &n)) continue;
-    bool near = n.name && n.distance * 3 <= (int)strlen(n.tail);
+    if (is_used(whole, graph, graphs, r, NULL)) continue;
+    is_used(whole, graph, graphs, r, &n);
+    bool near = n.name;
     log_warn(
         "layout of \"%s\": no input, param or annotated tensor of the program has such a name, so "
         "that it cuts nothing%s%s%s",
