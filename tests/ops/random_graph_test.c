@@ -101,10 +101,10 @@ static void run_once(random_graph *x, hp_device *d, hp_program *p, const setting
   }
 }
 
-/* The memory limit of a setting. */
-static uint64_t find_limit(const random_graph *x, const setting *s, const hp_compile_options *c) {
+/* Bytes without a limit, and the least; the same for all settings of a graph that have a share. */
+static void find_needed(const random_graph *x, const setting *s, const hp_compile_options *c,
+                        uint64_t needed[2]) {
   hp_device_options o = {.threads = s->threads, .interpret = s->interpret, .plan_only = true};
-  uint64_t needed[2];
   for (int k = 0; k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_AUTO;
   for (int i = 0; i < 2; i++) { /* without a limit, and the least */
     hp_device *d;
@@ -116,12 +116,11 @@ static uint64_t find_limit(const random_graph *x, const setting *s, const hp_com
     needed[i] = stats.memory.planned_bytes;
     hp_device_close(d);
   }
-  uint64_t limit = (uint64_t)(s->share * (double)needed[0]);
-  return limit > needed[1] ? limit : needed[1];
 }
 
-/* Compiles and runs twice; returns all bytes that came out. */
-static bytes run_graph(random_graph *x, const setting *s) {
+/* Compiles and runs twice; returns all bytes that came out.  needed: zeros, or what find_needed has
+ * found for the graph. */
+static bytes run_graph(random_graph *x, const setting *s, uint64_t needed[2]) {
   hp_device_options o = {.threads = s->threads, .interpret = s->interpret};
   hp_compile_options c = {.remat = s->remat,
                           .dump_dir = getenv("HYPER_DUMP"),
@@ -130,7 +129,11 @@ static bytes run_graph(random_graph *x, const setting *s) {
   hp_program *p;
   bytes all = {0};
   for (int k = 0; s->share > 0 && k < HP_MEMORY_CLASSES; k++) o.offload[k] = HP_OFFLOAD_AUTO;
-  if (s->share > 0) o.memory_limit = find_limit(x, s, &c);
+  if (s->share > 0) {
+    if (!needed[0]) find_needed(x, s, &c, needed);
+    o.memory_limit = (uint64_t)(s->share * (double)needed[0]);
+    if (o.memory_limit < needed[1]) o.memory_limit = needed[1];
+  }
   x->r.at = 1 << 20; /* the same numbers for every setting */
   CHECK_OK(hp_device_open(&o, &d));
   for (int i = 0; i < x->leaves; i++) {
@@ -160,13 +163,14 @@ static void check_seeds(uint64_t first, int n, const random_options *o, const se
   for (uint64_t seed = first; seed < first + (uint64_t)n; seed++) {
     random_graph x;
     bytes want = {0};
+    uint64_t needed[2] = {0};
     random_graph_make(seed, o, &x);
     capabilities can = capabilities_usual();
     hp_compile_options usual = {0}, spare = {.remat = true, .chunk_bytes = 40};
     check_passes(x.g, &(pass_options){.options = &usual, .can = &can});
     check_passes(x.g, &(pass_options){.options = &spare, .can = &can});
     for (int k = 0; k < settings; k++) {
-      bytes got = run_graph(&x, &s[k]);
+      bytes got = run_graph(&x, &s[k], needed);
       if (k && (got.len != want.len || memcmp(got.at, want.at, got.len)))
         fail_with_text(&x, &s[k], "other bits than with the first setting");
       free(want.at);

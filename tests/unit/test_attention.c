@@ -1,3 +1,4 @@
+#include "rounded.h"
 #include "test.h"
 
 #include "backend/cpu/attn/attention.h"
@@ -31,7 +32,7 @@ static void *zeroed(int64_t n, size_t size) {
 
 static float *random_values(int64_t n, uint64_t stream, hp_dtype t, void **narrow) {
   float *x = zeroed(n, sizeof *x);
-  for (int64_t i = 0; i < n; i++) x[i] = philox_normal(11, stream, (uint64_t)i);
+  memcpy(x, shared_normals(11, stream, n), (size_t)n * sizeof *x);
   *narrow = zeroed(n, dtype_size(t));
   CHECK_OK(dtype_convert(t, *narrow, HP_F32, x, (size_t)n));
   CHECK_OK(dtype_convert(HP_F32, x, t, *narrow, (size_t)n));

@@ -1,5 +1,6 @@
 /* Attention to keys and values in pages has the bits of attention to rows, wherever the pages lie
  * and whatever else is in them. */
+#include "rounded.h"
 #include "test.h"
 
 #include "backend/cpu/attn/attention.h"
@@ -30,7 +31,7 @@ static void *zeroed(int64_t n, size_t size) {
 static char *random_values(int64_t n, uint64_t stream, hp_dtype t) {
   float *x = zeroed(n, sizeof *x);
   char *y = zeroed(n, dtype_size(t));
-  for (int64_t i = 0; i < n; i++) x[i] = philox_normal(11, stream, (uint64_t)i);
+  memcpy(x, shared_normals(11, stream, n), (size_t)n * sizeof *x);
   CHECK_OK(dtype_convert(t, y, HP_F32, x, (size_t)n));
   mem_free(x);
   return y;
