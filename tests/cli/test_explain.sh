@@ -71,7 +71,7 @@ it "the least limit of a large model is looked for within seconds, and what was 
 mkdir -p llama_deep
 write llama_deep/config.json <<END
 {"model_type": "llama", "vocab_size": 128256, "hidden_size": 8192, "intermediate_size": 28672,
- "num_hidden_layers": 1200, "num_attention_heads": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+ "num_hidden_layers": 700, "num_attention_heads": 64, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
  "max_position_embeddings": 131072, "rope_theta": 500000.0, "tie_word_embeddings": false}
 END
 run_cmd timeout 150 "$HYPER" explain job/job.yaml memory --json model_name_or_path=llama_deep cutoff_len=4096 bf16=true \

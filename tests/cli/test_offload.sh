@@ -13,7 +13,7 @@ done
 
 it "so it does with several micro-batches, on four devices"
 family_job llama
-same_under "35" gradient_accumulation_steps=4 strategy=dp=2,tp=2 per_device_train_batch_size=2
+same_under "35" gradient_accumulation_steps=2 strategy=dp=2,tp=2 per_device_train_batch_size=2
 
 it "one byte less than the least limit is refused"
 limits_of

@@ -174,10 +174,10 @@ device: {flops: 4e9, bandwidth_gb_s: 2.7}
 links: [{name: net, bandwidth_gb_s: 0.1, latency_us: 1}]
 tiers: [{name: host, read_gb_s: 1, write_gb_s: 1, latency_us: 1}]
 END
-sharded="strategy=pp=2,dp=2,zero=3 hyper_parallel.cluster=links.yaml deterministic=layout"
+sharded="strategy=pp=2,dp=2,zero=3 hyper_parallel.cluster=links.yaml deterministic=layout gradient_accumulation_steps=2"
 run train job/job.yaml output_dir=free $sharded
 exit_is 0
-limits_of $sharded
+resident=$(json free/op_times.json memory.planned_bytes)
 run train job/job.yaml output_dir=tight $sharded memory_limit=$((resident * 9 / 10))
 exit_is 0
 same_file tight/model.safetensors free/model.safetensors
