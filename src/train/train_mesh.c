@@ -146,20 +146,26 @@ hp_status train_mesh_text(const train_config *c, str *text, const char **out) {
   return HP_OK;
 }
 
-/* The key that says the schedule; without one, what says how many stages it has. */
-static const tree_node *schedule_said_at(const train_config *c) {
+/* The key that says how many stages the pipeline has, if it is none of its block. */
+static const tree_node *degree_said_at(const train_config *c) {
   static const int keys[] = {KEY_virtual_pipeline_model_parallel_size,
                              KEY_num_layers_per_virtual_pipeline_stage,
                              KEY_pipeline_model_parallel_layout,
                              KEY_strategy,
                              KEY_PARALLEL_strategy,
                              KEY_pipeline_model_parallel_size};
+  const tree_node *found = NULL;
+  for (size_t i = 0; !found && i < sizeof keys / sizeof *keys; i++) found = c->at[keys[i]];
+  return found;
+}
+
+/* The key that says the schedule; without one, what says how many stages it has. */
+static const tree_node *schedule_said_at(const train_config *c) {
   const tree_node *pipe = c->parallel.pipeline;
   const tree_node *found = pipe ? tree_get(pipe, "schedule") : NULL;
   if (!found) found = c->at[KEY_pp_schedule];
   if (!found && pipe) found = tree_get(pipe, "stages");
-  for (size_t i = 0; !found && i < sizeof keys / sizeof *keys; i++) found = c->at[keys[i]];
-  return found;
+  return found ? found : degree_said_at(c);
 }
 
 hp_status train_mesh_open(const train_config *c, bool plan_only, hp_device **out) {
@@ -324,10 +330,13 @@ static hp_status declare_entries(const tree_node *layouts, bool patterns, hp_dev
   return HP_OK;
 }
 
-/* What says the layers of stages, or how many stages there are. */
-static const tree_node *layers_said_at(const train_config *c) {
+/* What says the layers of stages, or how many stages there are: a schedule does if it has several
+ * on a device. */
+static const tree_node *layers_said_at(const train_config *c, const hp_device *d) {
+  const bool one_each = hp_device_stages(d) == placement_meshes(&c->is.place);
   const tree_node *pipe = c->parallel.pipeline, *stages = pipe ? tree_get(pipe, "stages") : NULL;
   if (c->is.pipe_cut) return c->is.pipe_cut_at;
+  if (!c->parallel.groups && !stages && one_each && degree_said_at(c)) return degree_said_at(c);
   if (!c->parallel.groups) return stages ? stages : schedule_said_at(c);
   const tree_node *named = pipe ? tree_get(pipe, "schedule") : c->at[KEY_pp_schedule];
   return named ? named : c->parallel.groups;
@@ -337,7 +346,7 @@ hp_status train_mesh_apply(const train_config *c, lm *m, hp_device *d) {
   const tree_node *layouts = c->parallel.tensor_map;
   if (!*c->is.mesh) {
     hp_status st = placement_apply(&c->is.place, m, d);
-    const tree_node *place = layers_said_at(c);
+    const tree_node *place = layers_said_at(c, d);
     return st == HP_ERR_LAYOUT && place ? at(place) : st;
   }
   if (!layouts) return HP_OK;

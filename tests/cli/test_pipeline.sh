@@ -110,6 +110,8 @@ run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline
 refused "update.txt: stage 0 U 0 (line 26): leave rows of U out"
 run train job/job.yaml output_dir=nowhere strategy=pp=7
 refused "argument 2: strategy: 7 stages of a pipeline, and the model has 6 layers"
+run train job/job.yaml output_dir=nowhere strategy=pp=7 "hyper_parallel.pipeline={schedule: zb-h1}"
+refused "argument 2: strategy: 7 stages of a pipeline, and the model has 6 layers" # the schedule adds none
 one="gradient_accumulation_steps=1 global_batch_size=null"
 run train job/job.yaml output_dir=nowhere strategy=pp=2 $one "hyper_parallel.pipeline={schedule: rows.txt}"
 refused 'rows.txt:3: microbatch' 'expected a number from 0 to 0'
