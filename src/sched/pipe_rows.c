@@ -31,7 +31,7 @@ static const struct {
                     {PIPE_U, "U"}};
 enum { ACTION_NAMES = sizeof action_names / sizeof *action_names };
 
-bool pipe_is_rows(const char *text) { return strpbrk(text, " \n") != NULL; }
+bool pipe_is_rows(const char *text) { return strchr(text, '\n') != NULL; }
 
 const char *pipe_action_name(uint8_t actions) {
   for (int i = 0; i < ACTION_NAMES; i++)

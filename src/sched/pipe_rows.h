@@ -61,7 +61,7 @@ hp_status pipe_rows_parse(const char *text, const char *source, pipe_shape want,
 /* With header, grouped by device: pipe_rows_parse gives the same rows. */
 void pipe_rows_print(const pipe_rows *p, str *out);
 
-/* Is a schedule's text rows, and not a name?  A name has no spaces. */
+/* Is a schedule's text rows, and not a name?  Rows have ends of lines. */
 bool pipe_is_rows(const char *text);
 /* "F", "B", "W", "BW", "U". */
 const char *pipe_action_name(uint8_t actions);

@@ -195,9 +195,10 @@ hp_status train_mesh_check_microbatches(const train_config *c, const hp_device *
   char why[400];
   const hp_status st = hp_device_check_microbatches(d, n);
   const tree_node *said = schedule_said_at(c);
-  if (st != HP_ERR_ARG || !said) return st;
+  if ((st != HP_ERR_ARG && st != HP_ERR_INPUT) || !said) return st;
   snprintf(why, sizeof why, "%s", err_message());
   err_clear();
+  if (st == HP_ERR_INPUT) HP_FAIL(st, "%s%s", which, why); /* with the file and its line */
   TREE_FAIL(said, "%s%s", which, why);
 }
 

@@ -120,6 +120,8 @@ run train job/job.yaml output_dir=nowhere strategy=pp=2 $one "hyper_parallel.pip
 refused 'stage 0 B 0 (line 1) needs stage 0 F 0 (line 2), which does not come before it'
 run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: zbw}"
 refused "argument 3: hyper_parallel.pipeline.schedule: no pipeline schedule" '"zbw", did you mean zbv?'
+run train job/job.yaml output_dir=nowhere strategy=pp=2 "hyper_parallel.pipeline={schedule: '1f1b '}"
+refused "argument 3: hyper_parallel.pipeline.schedule: no pipeline schedule" "did you mean 1f1b?"
 few="gradient_accumulation_steps=4 global_batch_size=null"
 for verb in train explain; do
   run $verb job/job.yaml output_dir=nowhere strategy=pp=3 $few "hyper_parallel.pipeline={schedule: dualpipe-v}"
@@ -135,6 +137,8 @@ few_samples() { # STORIES MESSAGE: two epochs
 }
 few_samples 1 "an epoch has 3 micro-batches"
 few_samples 3 "the last step of an epoch of 10 micro-batches has the remaining 4 of gradient_accumulation_steps 6"
+run train job/job.yaml output_dir=nowhere strategy=pp=2 dataset=few.jsonl max_steps=-1 num_train_epochs=2 "hyper_parallel.pipeline={schedule: rows.txt}"
+refused "the last step of an epoch of 10 micro-batches has the remaining 4 of gradient_accumulation_steps 6: " "rows.txt:6: microbatch"
 run train job/job.yaml output_dir=nowhere strategy=pp=2 hyper_parallel.pipeline.stages=4
 refused "argument 3: hyper_parallel.pipeline.stages: 1f1b has 1 stage a device"
 run train job/job.yaml output_dir=nowhere pipeline_model_parallel_size=4 pp_schedule=zbv
