@@ -195,6 +195,14 @@ static int key_meant(int key) {
              : key;
 }
 
+/* A key of the file may stand in hyper_parallel, and the other way round. */
+static hp_status refuse_unknown(const tree_node *v, bool inner, const char *const *known,
+                                size_t n) {
+  if (train_key_find(v->key, !inner) < 0) return tree_unknown_key(v, known, n);
+  if (inner) TREE_FAIL(v, "unknown key here; write it outside of hyper_parallel");
+  TREE_FAIL(v, "unknown key here; write it in hyper_parallel: hyper_parallel: {%s: ...}", v->key);
+}
+
 static hp_status take_map(train_config *c, const tree_node *block, int from, int to) {
   const char *known[KEY_COUNT];
   size_t n = 0;
@@ -203,7 +211,7 @@ static hp_status take_map(train_config *c, const tree_node *block, int from, int
   for (uint32_t i = 0; i < block->len; i++) {
     const tree_node *v = block->child[i];
     int key = train_key_find(v->key, from > 0);
-    hp_status st = key < 0 ? tree_unknown_key(v, known, n) : take(c, key, v);
+    hp_status st = key < 0 ? refuse_unknown(v, from > 0, known, n) : take(c, key, v);
     if (st && key >= 0) c->bad[key_meant(key)] = true;
     HP_TRY(train_config_keep(c, st));
   }

@@ -127,6 +127,8 @@ static const struct {
      "a map of 1 keys is not known; expected auto, none"},
     {"hyper_parallel: {offload: disk}\n",
      "offload: \"disk\" is not known; expected auto, none, or as"},
+    {"pipeline: {schedule: zbv}\n", "write it in hyper_parallel: hyper_parallel: {pipeline: ...}"},
+    {"hyper_parallel: {learning_rate: 1}\n", "write it outside of hyper_parallel"},
     {"mix_strategy: interleave_once\n", "interleave_once is not built; write concat"},
     {"mix_strategy: interleaf\n",
      "\"interleaf\" is not known; expected concat, interleave_under or interleave_over"},
