@@ -431,13 +431,11 @@ static hp_status measure_limits(const bench_args *a, hp_device *d) {
   return bench_row_end(&r);
 }
 
-/* The plan of a step of one micro-batch. */
-static hp_status plan_step(lm *m, const step_options *o, const micro_shape *shape, uint64_t limit,
-                           hp_device *d, hp_program_stats *out) {
+static hp_status plan_step(lm *m, const step_options *o, const planned_program *step,
+                           uint64_t limit, hp_device *d, hp_program_stats *out) {
   step_planner *p;
   step_memory s;
-  planned_program step = {.shape = *shape, .micros = 1};
-  HP_TRY(step_planner_create(m, o, &(step_work){&step, 1}, d, true, &p));
+  HP_TRY(step_planner_create(m, o, &(step_work){step, 1}, d, true, &p));
   hp_status st = step_memory_share(p, &limit);
   if (!st) st = step_memory_plan(p, &s, NULL, NULL);
   step_planner_free(p);
@@ -452,6 +450,7 @@ static hp_status print_compile(const bench_args *a, const lm *m, const hp_progra
   bench_row_text(&r, "model", a->m.model);
   bench_row_num(&r, "layers", (double)m->c.layers);
   bench_row_num(&r, "devices", (double)devices);
+  bench_row_num(&r, "micro_batches", (double)a->accumulate);
   bench_row_num(&r, "total_s", total);
   bench_row_num(&r, "compile_s", s->compile_s);
   bench_row_num(&r, "instructions", (double)s->instructions);
@@ -468,7 +467,7 @@ static hp_status print_compile(const bench_args *a, const lm *m, const hp_progra
 static hp_status measure_compile(const bench_args *a, placement *p, lm *m, double start) {
   m->groups = placement_batch_shards(p);
   step_options o = step_options_of(a, m);
-  micro_shape shape = {bench_batch(a, BENCH_TRAINED), a->seq};
+  const planned_program step = {{bench_batch(a, BENCH_TRAINED), a->seq}, a->accumulate};
   hp_program_stats s;
   hp_device *d;
   HP_TRY(placement_find_layers(p, m));
@@ -476,7 +475,7 @@ static hp_status measure_compile(const bench_args *a, placement *p, lm *m, doubl
   HP_TRY(cli_open_device(&a->m, true, p, &d));
   start = time_now_s();
   hp_status st = placement_apply(p, m, d);
-  if (!st) st = plan_step(m, &o, &shape, a->m.memory_limit, d, &s);
+  if (!st) st = plan_step(m, &o, &step, a->m.memory_limit, d, &s);
   total += time_now_s() - start;
   if (!st) st = print_compile(a, m, &s, placement_devices(p), total);
   hp_device_close(d);

@@ -86,7 +86,7 @@ int verb_bench(int argc, char **argv) {
         "decode: tokens before those, with any keys and values, so that none is computed"},
        {"--kv-sparse", CLI_INT, &a.sparse, "N", "decode: attention to N blocks of 32 tokens"},
        {"--steps", CLI_INT, &a.steps, "N", "timed repetitions after 2 for warm-up (default: 5)"},
-       {"--accumulate", CLI_INT, &a.accumulate, "N", "step: micro-batches (default: 1)"},
+       {"--accumulate", CLI_INT, &a.accumulate, "N", "step, compile: micro-batches (default: 1)"},
        {"--host-update", CLI_FLAG, &a.host_update, NULL,
         "step: the host updates what the limit keeps in its memory"},
        {"--recompute", CLI_FLAG, &a.remat, NULL, "step: recompute activations"},

@@ -115,6 +115,11 @@ out_has "\"tokens\": $tokens"
 run bench compile --model one --seq 16 --batch 2 --groups groups.yaml --json
 exit_is 0
 json_is out devices 7
+json_is out micro_batches 1
+one=$(json out instructions)
+run bench compile --model one --seq 16 --batch 2 --groups groups.yaml --accumulate 4 --json
+json_is out micro_batches 4
+[ "$(json out instructions)" -gt $((2 * one)) ] || fail "not the instructions of 4 micro-batches"
 run bench limits --groups groups.yaml
 refused "--groups: there is no model with layers for them; write --strategy"
 run generate --model one --tokens 1,2,3 --groups groups.yaml --strategy tp=2
