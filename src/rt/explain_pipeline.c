@@ -71,9 +71,9 @@ static void print_ahead(const pipeline_plan *p, str *out) {
   str_add(out, "ahead          forwards of the next step before the update, on each device:");
   for (uint32_t d = 0; d < p->rows.devices; d++) str_printf(out, " %u", p->ahead.rows[d]);
   str_add(out, "; from step to step ");
-  units_add_seconds(out, p->ahead.step_s);
+  units_add_seconds(out, pipeline_plan_seconds(p));
   str_add(out, ", without them ");
-  units_add_seconds(out, p->ahead.alone_s);
+  units_add_seconds(out, p->ahead.alone_s + p->once_s);
   str_add_char(out, '\n');
 }
 
@@ -167,8 +167,8 @@ static void put_ahead(const pipeline_plan *p, json_writer *w) {
   json_put_key(w, "ahead");
   json_open_map(w);
   json_key_int(w, "microbatches", p->ahead.micros);
-  json_key_double(w, "step_s", p->ahead.step_s);
-  json_key_double(w, "alone_s", p->ahead.alone_s);
+  json_key_double(w, "step_s", pipeline_plan_seconds(p));
+  json_key_double(w, "alone_s", p->ahead.alone_s + p->once_s);
   json_put_key(w, "rows");
   json_open_list(w);
   for (uint32_t d = 0; d < p->rows.devices; d++) json_put_int(w, p->ahead.rows[d]);
