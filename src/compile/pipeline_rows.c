@@ -284,7 +284,8 @@ static bool is_of_update(const planner *p, size_t c) {
 }
 
 /* What a mesh gets once a step comes one after the other. */
-static double once_s(const planner *p, uint16_t to, bool (*is)(const planner *p, size_t c)) {
+static double sum_transfers_s(const planner *p, uint16_t to,
+                              bool (*is)(const planner *p, size_t c)) {
   double sum = 0;
   for (size_t c = 0; c < p->s->crossings; c++) {
     const pipeline_crossing *x = &p->s->crossing[c];
@@ -307,12 +308,12 @@ static double gradients_end_s(const planner *p, uint16_t to) {
 }
 
 /* How much longer rows wait for params, and updates for gradients, that cross once a step. */
-static void add_once(planner *p) {
+static void find_once(planner *p) {
   const pipe_times *t = &p->out->times;
   double params_s = 0, gradients_s = 0;
   for (uint16_t m = 0; p->s->update != PROG_NONE && m < p->out->meshes; m++) {
-    const double rows = once_s(p, m, is_param_of_rows) - t->device[m].begin_s;
-    const double update = gradients_end_s(p, m) + once_s(p, m, is_of_update) - t->step_s;
+    const double rows = sum_transfers_s(p, m, is_param_of_rows) - t->device[m].begin_s;
+    const double update = gradients_end_s(p, m) + sum_transfers_s(p, m, is_of_update) - t->step_s;
     if (rows > params_s) params_s = rows;
     if (update > gradients_s) gradients_s = update;
   }
@@ -630,7 +631,7 @@ static hp_status read_pieces(planner *p) {
 static hp_status plan(planner *p) {
   HP_TRY(read_pieces(p));
   HP_TRY(make_schedule(p));
-  add_once(p);
+  find_once(p);
   HP_TRY(check_rows(p));
   HP_TRY(add_events(p));
   for (uint32_t m = 0; p->s->update != PROG_NONE && m < (uint32_t)p->out->meshes; m++)

@@ -55,7 +55,7 @@ typedef struct {
 typedef struct {
   pipe_rows rows;   /* the schedule, */
   pipe_times times; /* and its simulation, */
-  double once_s;    /* longer by params and gradients that cross once a step, */
+  double once_s;    /* waits for params and gradients that cross once a step, */
   pipe_ahead ahead; /* and what runs before the update; rows NULL: nothing was asked for */
   bool *runs_ahead; /* [stages] such rows are of these */
   double *forward_s, *backward_s, *weights_s, *update_s; /* [stages] its mean costs, */

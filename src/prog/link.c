@@ -276,23 +276,29 @@ static hp_status send_param(linker *l, size_t transfer) {
   HP_FAIL(HP_ERR_INTERNAL, "\"%s\" is no copy of a param", l->transfer[transfer].name);
 }
 
-/* The buffer of the input, and views of it, are those of all rows. */
-static hp_status share_param(linker *l, size_t transfer) {
-  const link_transfer *t = &l->transfer[transfer];
-  adopted *a = &l->piece[t->piece];
-  uint32_t root = l->buffer[transfer], shared = (uint32_t)l->p->buffers.len;
-  if (!map_get(&l->received, t->param, strlen(t->param), &shared)) {
+/* The piece's buffer, and views of it, are those of all rows: one for each name in `of`, which is
+ * no input or output (flag) of the program. */
+static hp_status share_buffer(linker *l, adopted *a, uint32_t root, uint8_t flag, map *of,
+                              const char *name) {
+  uint32_t shared = (uint32_t)l->p->buffers.len;
+  if (!map_get(of, name, strlen(name), &shared)) {
     prog_buffer own = a->p->buffers.at[root];
     own.root = shared;
     own.name = 0;
-    own.flags &= (uint8_t)~BUFFER_INPUT;
-    HP_TRY(map_set(&l->received, t->param, strlen(t->param), shared));
+    own.flags &= (uint8_t)~flag;
+    HP_TRY(map_set(of, name, strlen(name), shared));
     if (!vec_push(&l->p->buffers, own)) return HP_ERR_OOM;
   }
   a->state[root] = shared;
   for (uint32_t b = 0; b < a->p->buffers.len; b++)
     if (a->p->buffers.at[b].root == root && b != root) HP_TRY(adopt_view(l, a, b));
   return HP_OK;
+}
+
+static hp_status share_param(linker *l, size_t transfer) {
+  const link_transfer *t = &l->transfer[transfer];
+  return share_buffer(l, &l->piece[t->piece], l->buffer[transfer], BUFFER_INPUT, &l->received,
+                      t->param);
 }
 
 static hp_status find_transfers(linker *l, const link_rows *r) {
@@ -320,23 +326,7 @@ static hp_status find_transfers(linker *l, const link_rows *r) {
   return HP_OK;
 }
 
-/* --- rows of the next step ---------------------------------------------------------------------
- */
-
-/* Of all rows, as a value of no named tensor. */
-static hp_status share_ahead(linker *l, adopted *a, uint32_t b, const char *param) {
-  uint32_t shared = (uint32_t)l->p->buffers.len;
-  prog_buffer own = a->p->buffers.at[b];
-  own.root = shared;
-  own.name = 0;
-  own.flags &= (uint8_t)~BUFFER_OUTPUT;
-  HP_TRY(map_set(&l->ahead, param, strlen(param), shared));
-  if (!vec_push(&l->p->buffers, own)) return HP_ERR_OOM;
-  a->state[b] = shared;
-  for (uint32_t v = 0; v < a->p->buffers.len; v++)
-    if (a->p->buffers.at[v].root == b && v != b) HP_TRY(adopt_view(l, a, v));
-  return HP_OK;
-}
+/* --- rows of the next step -------------------------------------------------------------------- */
 
 /* Outputs ahead.NAME that something makes; the program has none of the others. */
 static hp_status share_all_ahead(linker *l, const link_rows *r) {
@@ -352,7 +342,8 @@ static hp_status share_all_ahead(linker *l, const link_rows *r) {
       const char *param = f->flags & BUFFER_OUTPUT ? ahead_param(program_str(a->p, f->name)) : NULL;
       if (!param) continue;
       a->crosses[b] = true;
-      if (a->part[i] & AHEAD_PART) HP_TRY(share_ahead(l, a, b, param));
+      if (!(a->part[i] & AHEAD_PART)) continue;
+      HP_TRY(share_buffer(l, a, b, BUFFER_OUTPUT, &l->ahead, param));
     }
   }
   return HP_OK;
